@@ -12,9 +12,8 @@ import numpy as np
 from benchmarks.finetune.domain import DEVICES, Domain, domain, module, weights
 from benchmarks.learning.rivals.moves import AdamState
 from edgeflock.client.data import Shuffled
-from edgeflock.devices.emulation.config import FleetFile
+from edgeflock.devices.emulation.config import FleetFile, parse
 from edgeflock.devices.emulation.fleet import FleetObjects, prepare, run_fleet
-from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.hosting.weights import first_model
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.model.torch_module import FlatModule
@@ -42,12 +41,12 @@ TASKS = {"tiny": Task("tiny", 16, 1_600, 128), "whole": Task("whole", 4, 240, 64
 
 
 def fleet(task: Task, folder: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
-    """Run the emulated fleet with the product's defaults, and `settings` such as run.local_steps=4."""
+    """Run the emulated fleet with the product's defaults, and `settings` such as local.steps=4."""
     data = domain(folder, task.size, task.tested)
     file = _file(task, folder, settings)
     prepared = prepare(file, FleetObjects(data.train, data.test))
     curve: list[dict[str, Any]] = []
-    steps, began = file.run.local_steps, time.process_time()
+    steps, began = file.local.steps, time.process_time()
     with tempfile.TemporaryDirectory() as place:
         result = run_fleet(
             replace(prepared, shares=data.shares),
@@ -77,10 +76,10 @@ def fleet(task: Task, folder: Path, settings: Sequence[str] = ()) -> dict[str, A
 
 
 def _file(task: Task, folder: Path, settings: Sequence[str]) -> FleetFile:
-    from edgeflock.devices.emulation.config import parse
-
     sections: dict[str, object] = {
-        "run": {"batch": task.batch, "keep_updates": False, "updates": task.gradients},
+        "local": {"batch": task.batch},
+        "journal": {"keep_updates": False},
+        "end": {"updates": task.gradients},
         "model": {
             "module": module(task.size),
             "loss": "next_token",
@@ -92,12 +91,10 @@ def _file(task: Task, folder: Path, settings: Sequence[str]) -> FleetFile:
         "devices": {"phone": {"step_ms": 1000, "timing": "exponential"}},
     }
     file = parse("", "the benchmark", settings, sections)
-    count = task.gradients // file.run.local_steps
-    run = file.run.model_copy(update={"updates": count})
-    every = max(1, count // task.evaluations)
-    return file.model_copy(
-        update={"run": run, "fleet": file.fleet.model_copy(update={"evaluate_every": every})}
-    )
+    count = task.gradients // file.local.steps
+    end = file.end.model_copy(update={"updates": count})
+    every = file.fleet.model_copy(update={"evaluate_every": max(1, count // task.evaluations)})
+    return file.model_copy(update={"end": end, "fleet": every})
 
 
 def central(task: Task, folder: Path, rate: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The new domain: what eight devices hold of it, what is held out, and the model that training begins with."""
+"""The new domain: what eight devices hold of it, what is held out, and the pretrained model."""
 
 from dataclasses import dataclass
 from functools import cache
