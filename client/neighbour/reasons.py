@@ -8,7 +8,7 @@
     file:PATH          the file exists; its first line is the reason
     hours:22:00-06:00  the local time is not within these hours, which may go over midnight
 
-No I/O.
+Sensors reads what they need, from small files and the system bus.
 """
 
 import re

@@ -1,10 +1,12 @@
 """Rules about one device alone."""
 
 from collections.abc import Callable, Iterator
+from math import inf
 from statistics import median, median_low
+from typing import NamedTuple
 
 from edgeflock.server.findings.status import DeviceStatus, Rule, RunStatus, Sign, Subjects
-from edgeflock.shared.protocol.frames import FindingKind
+from edgeflock.shared.protocol.frames import FindingKind, Severity
 
 _SILENT_SECONDS = 30.0
 """Seconds of unusual silence after which a device is reported: shorter ones are a bad connection."""
@@ -24,15 +26,6 @@ _REFUSED_BEGIN, _REFUSED_END, _MIN_REFUSED = 0.3, 0.1, 5
 _FLAPPING_BEGIN, _FLAPPING_END = 4, 2
 """A device flaps if its session ends this often in ten minutes, until it ends less often than the second. The
 bound rises by the first for each usual end: where all devices leave, the reason is a common one."""
-
-_UNFIT_BEGIN, _UNFIT_END = 0.05, 0.02
-"""Parts of the samples that are unfit."""
-
-_HOT_BEGIN, _HOT_END, _HOT_CRITICAL = 80.0, 75.0, 85.0
-"""Degrees Celsius: a Raspberry Pi slows down at 80, and more at 85."""
-
-_CLOCK_BEGIN, _CLOCK_END = 60.0, 30.0
-"""Seconds of clock error. The telemetry may be five seconds old, and a slow connection adds as much."""
 
 
 def find_silent(status: RunStatus, active: Subjects) -> Iterator[Sign]:
@@ -104,104 +97,82 @@ def find_flapping(status: RunStatus, active: Subjects) -> Iterator[Sign]:
             )  # fmt: skip
 
 
-def find_full_disk(status: RunStatus, active: Subjects) -> Iterator[Sign]:
-    """The disk of the device is full."""
-    for one in _present(status):
-        if one.unwritten_samples > 0:
-            yield Sign(
-                "disk", "warning", one.name,
-                f"its disk is full: {one.unwritten_samples:,} recent samples were dropped instead of stored",
-                "make room on the device's disk (client.buffer), or leave client.buffer out",
-            )  # fmt: skip
-        elif one.spool_fails:
-            yield Sign(
-                "disk", "warning", one.name,
-                "it cannot write to its disk: if its client ends, it loses and recomputes the pending update",
-                "make room on the device's disk, or name another folder (client.directory)",
-            )  # fmt: skip
+class _Condition(NamedTuple):
+    """A condition of a device that is connected, which a number tells."""
 
+    kind: FindingKind
+    value: Callable[[DeviceStatus], float | None]
+    begin: float
+    """The condition begins when the value has reached this, and ends when it is below"""
+    end: float
+    text: Callable[[DeviceStatus], str]
+    remedy: str
+    critical: float = inf
 
-def find_unfit(status: RunStatus, active: Subjects) -> Iterator[Sign]:
-    """Much of the device's stream is unfit for training."""
-    for one in _present(status):
-        part = one.unfit_samples / one.samples if one.samples else 0.0
-        if part >= (_UNFIT_END if ("unfit", one.name) in active else _UNFIT_BEGIN):
-            yield Sign(
-                "unfit", "warning", one.name,
-                f"{part:.0%} of its recent samples were unfit for training, and were set aside",
-                "its quarantine file says what is wrong with them (client.quarantine): mend their source",
-            )  # fmt: skip
-
-
-def find_dropping(status: RunStatus, active: Subjects) -> Iterator[Sign]:
-    """The device's stream is faster than the device. Samples lost to a full disk are another finding."""
-    for one in _present(status):
-        if one.recent_drops > 0:
-            yield Sign(
-                "dropping", "warning", one.name,
-                f"its buffer had no room for {one.recent_drops:,} recent samples, {one.total_drops:,} in all",
-                "raise its client.batch_max or client.buffer_bytes, or keep the buffer on disk",
-            )  # fmt: skip
-
-
-def find_held_out(status: RunStatus, active: Subjects) -> Iterator[Sign]:
-    """The device trains on the held-out data."""
-    for one in _present(status):
-        if one.held_out_rows:
-            yield Sign(
-                "held-out", "warning", one.name,
-                f"it trains on about {one.held_out_rows:,} held-out rows, so evaluations are too good",
-                "give it data of its own (client.data), without these rows, and begin another run",
-            )  # fmt: skip
-
-
-def find_hot(status: RunStatus, active: Subjects) -> Iterator[Sign]:
-    """The device is hot and will slow down."""
-    for one in _present(status):
-        minimum = _HOT_END if ("hot", one.name) in active else _HOT_BEGIN
-        if one.temperature is not None and one.temperature >= minimum:
-            yield Sign(
-                "hot", "critical" if one.temperature >= _HOT_CRITICAL else "warning", one.name,
-                f"its processor is at {one.temperature:.0f} degrees Celsius", "cool it, or pause it",
-            )  # fmt: skip
-
-
-def _flag(kind: FindingKind, is_set: Callable[[DeviceStatus], bool], text: str, remedy: str) -> Rule:
-    """Return a rule for a condition that the device itself reports."""
-
-    def rule(status: RunStatus, active: Subjects) -> Iterator[Sign]:
+    def find(self, status: RunStatus, active: Subjects) -> Iterator[Sign]:
         for one in _present(status):
-            if is_set(one):
-                yield Sign(kind, "warning", one.name, text, remedy)
-
-    return rule
-
-
-find_throttled = _flag(
-    "throttled",
-    lambda one: one.throttled,
-    "its processor runs slower than it could, because it is hot or its power supply is weak",
-    "cool it, and give it a stronger power supply",
-)
-
-find_undervoltage = _flag(
-    "undervoltage",
-    lambda one: one.undervoltage,
-    "its power supply is too weak: it may stop at any moment, and its SD card may be damaged",
-    "give it a stronger power supply and a shorter cable",
-)
+            minimum = self.end if (self.kind, one.name) in active else self.begin
+            if (value := self.value(one)) is not None and value >= minimum:
+                severity: Severity = "critical" if value >= self.critical else "warning"
+                yield Sign(self.kind, severity, one.name, self.text(one), self.remedy)
 
 
-def find_clock(status: RunStatus, active: Subjects) -> Iterator[Sign]:
-    """The device's clock is wrong; certificates and logs depend on it."""
-    for one in _present(status):
-        minimum = _CLOCK_END if ("clock", one.name) in active else _CLOCK_BEGIN
-        if one.clock_error is not None and abs(one.clock_error) >= minimum:
-            yield Sign(
-                "clock", "warning", one.name,
-                f"its clock is {abs(one.clock_error):,.0f} s {'ahead' if one.clock_error > 0 else 'behind'}",
-                "let it set its clock (timedatectl set-ntp true): TLS and its logs depend on it",
-            )  # fmt: skip
+def _measure_unfit(one: DeviceStatus) -> float:
+    return one.unfit_samples / one.samples if one.samples else 0.0
+
+
+_CONDITIONS = (
+    _Condition(
+        "disk", lambda one: one.unwritten_samples, 1, 1,
+        lambda one: f"its disk is full: {one.unwritten_samples:,} recent samples "
+        "were dropped instead of stored",
+        "make room on the device's disk (client.buffer), or leave client.buffer out",
+    ),
+    _Condition(
+        "disk", lambda one: one.spool_fails and not one.unwritten_samples, 1, 1,
+        lambda one: "it cannot write to its disk: if its client ends, it loses and recomputes the "
+        "pending update",
+        "make room on the device's disk, or name another folder (client.directory)",
+    ),
+    _Condition(
+        "unfit", _measure_unfit, 0.05, 0.02,
+        lambda one: f"{_measure_unfit(one):.0%} of its recent samples were unfit for training, and were "
+        "set aside",
+        "its quarantine file says what is wrong with them (client.quarantine): mend their source",
+    ),
+    _Condition(  # samples lost to a full disk are another finding
+        "dropping", lambda one: one.recent_drops, 1, 1,
+        lambda one: f"its buffer had no room for {one.recent_drops:,} recent samples, "
+        f"{one.total_drops:,} in all",
+        "raise its client.batch_max or client.buffer_bytes, or keep the buffer on disk",
+    ),
+    _Condition(
+        "held-out", lambda one: one.held_out_rows, 1, 1,
+        lambda one: f"it trains on about {one.held_out_rows:,} held-out rows, so evaluations are too good",
+        "give it data of its own (client.data), without these rows, and begin another run",
+    ),
+    _Condition(  # a Raspberry Pi slows down at 80 degrees, and more at 85
+        "hot", lambda one: one.temperature, 80.0, 75.0,
+        lambda one: f"its processor is at {one.temperature:.0f} degrees Celsius",
+        "cool it, or pause it", critical=85.0,
+    ),
+    _Condition(
+        "throttled", lambda one: one.throttled, 1, 1,
+        lambda one: "its processor runs slower than it could, because it is hot or its power supply is weak",
+        "cool it, and give it a stronger power supply",
+    ),
+    _Condition(
+        "undervoltage", lambda one: one.undervoltage, 1, 1,
+        lambda one: "its power supply is too weak: it may stop at any moment, and its SD card may be damaged",
+        "give it a stronger power supply and a shorter cable",
+    ),
+    _Condition(  # the telemetry may be five seconds old, and a slow connection adds as much
+        "clock", lambda one: None if one.clock_error is None else abs(one.clock_error), 60.0, 30.0,
+        lambda one: f"its clock is {abs(one.clock_error or 0.0):,.0f} s "
+        + ("ahead" if (one.clock_error or 0.0) > 0 else "behind"),
+        "let it set its clock (timedatectl set-ntp true): TLS and its logs depend on it",
+    ),
+)  # fmt: skip
 
 
 def find_outdated(status: RunStatus, active: Subjects) -> Iterator[Sign]:
@@ -218,6 +189,5 @@ def _present(status: RunStatus) -> Iterator[DeviceStatus]:
 
 
 RULES: tuple[Rule, ...] = (
-    find_silent, find_gone, find_flapping, find_refused, find_full_disk, find_unfit, find_dropping,
-    find_held_out, find_hot, find_throttled, find_undervoltage, find_clock, find_outdated,
+    find_silent, find_gone, find_flapping, find_refused, *(one.find for one in _CONDITIONS), find_outdated,
 )  # fmt: skip

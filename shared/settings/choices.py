@@ -16,7 +16,7 @@ from edgeflock.shared.plugins import Table
 Entry = TypeVar("Entry")
 
 Tables = Mapping[str, Mapping[str, Any]]
-"""section.key -> the table of its choices, of settings whose table belongs to one end (server/choices.py)."""
+"""section.key -> the table of its choices, for tables that one end has (server/hosting/choices.py)."""
 
 
 def one_of(
