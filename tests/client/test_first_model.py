@@ -1,6 +1,7 @@
 """What a device keeps of a first model, and what it refuses."""
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,16 @@ def test_the_latest_few_are_kept(tmp_path: Path) -> None:
         kept.add(file)
         assert kept.complete() is not None
     assert len(list(tmp_path.iterdir())) == 4
+
+
+async def test_a_disk_without_room_is_named_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=len(FILE) - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    server = Server(FILE)
+    with pytest.raises(
+        ConfigError, match=r"client.directory = .* left, and the first model takes .*: free some"
+    ):
+        await server.bring(tmp_path)
+    assert server.sent == []

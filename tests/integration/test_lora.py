@@ -14,10 +14,14 @@ from torch import Tensor, nn
 import edgeflock as ef
 from edgeflock.client.run import run_client
 from edgeflock.inference.fetching import fetch_model
+from edgeflock.server.gateway import Gateway, GatewayAddress
 from edgeflock.shared.artifacts import onnx_file, safetensors_file
+from edgeflock.shared.errors import ConfigError, ServerAtFault
 from edgeflock.shared.model.lora import Lora
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.settings.client import ClientSettings
+from tests.integration.test_first_model import cut_every
+from tests.proxy import proxying
 
 Backend = Literal["onnx", "torch"]
 
@@ -30,6 +34,7 @@ class Layered(nn.Module):
         self.body = nn.Linear(4, 16)
         self.norm = nn.BatchNorm1d(16)
         self.head = nn.Linear(16, 2)
+        self.unused = nn.Linear(16, 16_000)  # so that a download can be cut
 
     def forward(self, x: Tensor) -> Tensor:
         output: Tensor = self.head(torch.relu(self.norm(self.body(x))))
@@ -41,6 +46,7 @@ LORA = {"rank": 2, "alpha": 4.0, "targets": ["body", "head"]}
 
 
 def samples(path: Path, seed: int) -> str:
+    path.parent.mkdir(exist_ok=True)
     x = np.random.default_rng(seed).standard_normal((400, 4)).astype(np.float32)
     y = (x[:, 0] > 0).astype(np.int64)
     np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
@@ -71,6 +77,10 @@ def device(url: str, directory: Path, name: str, backend: Backend = "torch", **o
         health=False,
         **others,
     )
+
+
+def port_of(server: ef.Server) -> int:
+    return int(server.url.rpartition(":")[2])
 
 
 async def status_of(server: ef.Server) -> Any:
@@ -108,6 +118,55 @@ async def test_devices_train_adapters_of_a_base_that_they_download_once(
     (wanted,) = adapted.predictor(theta)(x)
     found = ef.load(tmp_path / "run" / "best.safetensors").outputs(x, 50)
     assert found == pytest.approx(wanted, abs=1e-4)
+
+
+async def test_a_download_resumes_and_is_never_repeated(tmp_path: Path) -> None:
+    async with serving(tmp_path, updates=4) as server, proxying(port_of(server)) as proxy:
+        times = 4
+        size = (tmp_path / "run" / "base").stat().st_size
+        lost = cut_every(proxy, size // 5, times)
+        await run_client(device(f"http://127.0.0.1:{proxy.port}", tmp_path, "north"))
+        status, port = await status_of(server), port_of(server)
+        assert len(lost) == times
+        assert size < proxy.downstream - sum(lost) < size + 60_000, "what came is kept"
+    assert status["base"]["size"] == size
+    assert status["base"]["egress"] > size  # framing, and what was lost with the line
+    (north,) = status["devices"]
+    assert north["base_egress"] == status["base"]["egress"]
+    assert status["egress"] < 60_000 < size, "it is counted apart"
+    async with serving(tmp_path, updates=6, port=port) as server:
+        await run_client(device(server.url, tmp_path, "north"))
+        await run_client(device(server.url, tmp_path, "south"))
+        status = await status_of(server)
+    assert status["version"] == 6
+    assert status["base"]["egress"] == 0, "devices of a folder share it, over restarts of both ends"
+
+
+async def test_another_base_is_refused_by_devices_and_by_the_run(tmp_path: Path) -> None:
+    async with serving(tmp_path, updates=4) as server:
+        base = tmp_path / "run" / "base"
+        octets = base.read_bytes()
+        base.write_bytes(octets[:-1] + bytes([octets[-1] ^ 1]))
+        with pytest.raises(ServerAtFault, match="base of the model twice that is not the one it announced"):
+            await run_client(device(server.url, tmp_path, "north"))
+        assert not list((tmp_path / "kept").glob("*.base")), "nothing of it is kept"
+        assert not list((tmp_path / "kept").glob("*.part"))
+    with pytest.raises(ConfigError, match="the run began with another base than model.weights gives now"):
+        async with serving(tmp_path, updates=4):
+            pass
+
+
+async def test_a_gateway_asks_for_the_base_once(tmp_path: Path) -> None:
+    async with serving(tmp_path, updates=8) as server:
+        one = Gateway(server.url, "", "one", GatewayAddress(port=0))
+        async with one.serving() as port:
+            url = f"http://127.0.0.1:{port}"
+            for name in ("north", "south"):
+                await run_client(device(url, tmp_path / name, name))
+        status = await status_of(server)
+    assert len({path.name for path in tmp_path.glob("*/kept/*.base")}) == 1
+    assert len([*tmp_path.glob("*/kept/*.base")]) == 2
+    assert status["base"]["size"] < status["base"]["egress"] < 1.1 * status["base"]["size"]
 
 
 async def test_the_adapters_load_into_peft(tmp_path: Path) -> None:
