@@ -51,8 +51,8 @@ class Hosting:
         return await self.until(name, lambda row: row["state"] == state)
 
     def child(self, name: str) -> int:
-        """The process of a run."""
-        return next(pid for pid, arguments in self.children().items() if f"/{name}.toml" in arguments)
+        """The process of a run; 0: it has none."""
+        return next((pid for pid, text in self.children().items() if f"/{name}.toml" in text), 0)
 
     def children(self) -> dict[int, str]:
         """All processes of its runs: identifier -> command line."""

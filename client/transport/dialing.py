@@ -7,6 +7,7 @@ periodically, and returns between two requests.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -47,6 +48,9 @@ LONGEST_WELCOME = 1 << 24
 
 HOME_SECONDS = 30.0
 """Longest interval of checks in seconds. Intervals are random, so that devices do not return at once."""
+
+_LONGEST_REASON = 1000
+"""Bytes of a server's reason that are read."""
 
 _REFUSALS = 3
 """After this many "not ready" answers the server is a standby: the current one becomes the own one."""
@@ -91,6 +95,11 @@ class Dialer:
     def server(self) -> URL:
         return self._servers[0]
 
+    @property
+    def _address(self) -> str:
+        """The server's URL for the log, without a password."""
+        return str(self.server().with_user(None)).rstrip("/")
+
     async def dial(self) -> Welcome:
         """Start a session whose message limit fits the run."""
         session, welcome = await self._dialed.during(self._greet())
@@ -102,7 +111,7 @@ class Dialer:
             return await self.dial()
         if self._logged_state != "up":
             again = "again " if self._logged_state else ""
-            log.info("connected %sto %s, run %s", again, self.server().origin(), printable(welcome.run))
+            log.info("connected %sto %s, run %s", again, self._address, printable(welcome.run))
             self._logged_state = "up"
         return welcome
 
@@ -129,7 +138,7 @@ class Dialer:
             return False
         first = self._servers.index(self._home.url)
         self._servers = [*self._servers[first:], *self._servers[:first]]
-        log.info("returns to its own server, %s", self.server().origin())
+        log.info("returns to its own server, %s", self._address)
         return True
 
     async def _answers(self, seconds: float) -> bool:
@@ -148,6 +157,18 @@ class Dialer:
                     return response.status
         return None
 
+    async def _unavailable_reason(self) -> str:
+        """Return the server's reason for taking no devices; empty: it does not say."""
+        with suppress(OSError, aiohttp.ClientError, TimeoutError):
+            async with asyncio.timeout(HANG_SECONDS + _EXCHANGE_BYTES / self._rate):
+                async with self.http.get(self.server() / "readyz", allow_redirects=False) as response:
+                    text = (await response.content.read(_LONGEST_REASON)).decode("utf-8", "replace")
+                    response.close()
+            with suppress(ValueError, TypeError, KeyError):  # a standby's is JSON
+                text = str(json.loads(text)["detail"])
+            return printable(text.strip())
+        return ""
+
     async def _greet(self) -> tuple[RecordSession, Welcome]:
         try:
             socket = await self.http.ws_connect(
@@ -162,8 +183,8 @@ class Dialer:
             if error.status == Unauthorized.status:
                 raise Unauthorized(NOT_JOINED) from error
             if error.status == Unavailable.status:
-                origin = self.server().origin()
-                raise Unavailable(f"{origin} takes no devices now ({origin}/readyz says why)") from error
+                reason = await self._unavailable_reason() or f"{self._address}/readyz says why"
+                raise Unavailable(f"{self._address} takes no devices now: {reason}") from error
             raise
         session = self.session = RecordSession(socket, self._longest, self._rate, self.conversation)
         self.connections += 1

@@ -16,6 +16,7 @@ from edgeflock.cli.model import export, model, predict
 from edgeflock.cli.monitor import compare, plot, rollback, status, top
 from edgeflock.cli.project import check, config, init
 from edgeflock.cli.register import device, token
+from edgeflock.cli.run import run
 from edgeflock.cli.server import server
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused
 
@@ -82,3 +83,4 @@ app.add_typer(device, name="device")
 app.add_typer(browsers, name="browsers")
 app.add_typer(journal, name="journal")
 app.add_typer(model, name="model")
+app.add_typer(run, name="run")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from edgeflock.operations.runs import print_runs
 from edgeflock.operations.text import first_state
 from edgeflock.shared.numbers import loss, size
 from edgeflock.shared.protocol.frames import worst_class
@@ -53,6 +54,9 @@ def show_status(server: str, token: str, *, as_json: bool, labels: Iterable[str]
 
 def print_status(console: Console, status: dict[str, Any]) -> None:
     """Print /v1/status as text. A device's token shows only a part of it."""
+    if "runs" in status:
+        print_runs(console, status["runs"])
+        return
     if "devices" not in status:
         console.print(f"Run {status['run']}, {status['state']}, version {status['version']:,}")
         console.print("More is for viewers: edgeflock token create --role viewer, on the server's machine")

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from edgeflock.operations.runs import print_runs
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import COLUMNS, DeviceRow, Point
@@ -25,11 +26,22 @@ async def first_state(client: FeedClient) -> MonitorState | None:
 
 
 def watch(server: str, token: str, interval: float, *, as_json: bool) -> None:
-    """Print the run's state every `interval` seconds, until the server ends or an interrupt."""
+    """Print the state of the run, or the list of runs, every `interval` seconds.
+
+    It ends with the server or at an interrupt.
+    """
 
     async def follow() -> None:
-        console, state = Console(), None
-        async for octets in FeedClient(server, token, interval).frames():
+        console, state, client = Console(), None, FeedClient(server, token, interval)
+        while "runs" in (fields := await client.request("GET", "/v1/status")):
+            if as_json:
+                print(json.dumps(fields), flush=True)
+            else:
+                if console.is_terminal:
+                    console.clear()
+                print_runs(console, fields["runs"])
+            await asyncio.sleep(interval)
+        async for octets in client.frames():
             state = reduce(state, feed.decode(octets))
             if as_json:
                 print(json.dumps(summary(state)), flush=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgeflock.operations.runs import run_addresses
 from edgeflock.shared.errors import ConfigError
 from edgeflock.tui.sources import FeedClient, Live, Recorder, Recording, Replay, Source
 
@@ -62,10 +63,14 @@ def sources(options: TopOptions, recorder: Recorder | None) -> list[Source]:
             "give one for all, or one for each in their order"
         )
     tokens = list(options.tokens) or [""]
-    return [
-        Live(FeedClient(url, tokens[number % len(tokens)], options.interval), recorder)
+    addresses = [
+        (address, tokens[number % len(tokens)])
         for number, url in enumerate(options.urls)
+        for address in run_addresses(url, tokens[number % len(tokens)])
     ]
+    if recorder is not None and len(addresses) > 1:
+        raise ConfigError(f"--record takes one run, and this server has {len(addresses)}; add /v1/runs/NAME")
+    return [Live(FeedClient(url, token, options.interval), recorder) for url, token in addresses]
 
 
 def open_recording(path: Path) -> Recording:

@@ -44,6 +44,8 @@ _WRONG_SETTINGS = 2
 _NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 """Variables of systemd that are for the server of several runs alone."""
 
+_PAUSED_REASON = "an operator has paused it"
+
 PAUSED = "paused.json"
 """The file in a run's folder that says that an operator has paused it, and how far it was."""
 
@@ -63,6 +65,8 @@ class RunProcess:
     state: ProcessState = "starting"
     reason: str = ""
     """Why it is not running."""
+    file_error: str = ""
+    """Why the process does not have the settings that the file has now; empty: it has them."""
     config: Config | None = None
     """The settings it was last started with."""
     status: dict[str, Any] = field(default_factory=dict)
@@ -71,14 +75,15 @@ class RunProcess:
     """Called each time that its server begins to answer."""
     _keeping: asyncio.Task[None] | None = None
     _last_line: str = ""
+    _is_paused: bool = False
 
     @property
     def unavailable_reason(self) -> str:
         """Why connections cannot be forwarded now; empty: they can."""
+        if self._is_paused:
+            return f"run {self.file.name} is paused by an operator"
         if self.state in ("running", "unavailable"):
             return ""
-        if self.state == "paused":
-            return f"run {self.file.name} is paused by an operator"
         return f"run {self.file.name} is not available now ({self.state})"
 
     def start(self) -> None:
@@ -87,8 +92,10 @@ class RunProcess:
         if marker.exists():
             with suppress(OSError, ValueError, AttributeError):
                 self.status = dict(json.loads(marker.read_text("utf-8")).get("status", {}))
-            self._set("paused", "an operator has paused it")
+            self._is_paused = True
+            self._set("paused", _PAUSED_REASON)
         else:
+            self._is_paused = False
             self._keeping = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
@@ -103,8 +110,9 @@ class RunProcess:
         await self.refresh()
         self.file.directory.mkdir(mode=0o700, exist_ok=True)
         (self.file.directory / PAUSED).write_text(json.dumps({"status": self.status}), "utf-8")
+        self._is_paused = True
         await self.stop()
-        self._set("paused", "an operator has paused it")
+        self._set("paused", _PAUSED_REASON)
 
     async def resume(self) -> None:
         """Start a paused or failed run again. Raises OSError."""

@@ -48,10 +48,10 @@ async def rows_for_stranger(
 def row(run: RunProcess, status: dict[str, Any]) -> dict[str, Any]:
     """Return the row of a run, whose server has told `status`."""
     evaluation = status.get("evaluation") or {}
-    state, reason = str(run.state), run.reason
+    state, reason = str(run.state), run.reason or run.file_error
     if run.state == "running" and "state" in status:
         state = _STATES.get(status["state"], status["state"])
-        reason = status.get("diverged") or ""
+        reason = status.get("diverged") or run.file_error
     devices = status.get("devices")
     return {
         "name": run.file.name,

@@ -58,7 +58,7 @@ class Supervisor:
         log_is_private: bool = True,
         show: Callable[[str, str], None] = lambda name, line: None,
     ) -> None:
-        """`config` has the settings of the server itself: [run] host, port, certificate, key, and [limits].
+        """`config` has the settings of the server itself: [server] host, port, certificate, key, and [limits].
 
         `arguments` are options of each run's command, and `show` prints a line of a run's output.
         """
@@ -205,12 +205,13 @@ class Supervisor:
 
     async def _change(self, run: RunProcess, file: RunFile) -> None:
         """Restart a run whose file has changed, unless its new settings are wrong."""
-        run.file = file
+        run.file, run.file_error = file, ""
         try:
             file.settings()
         except ConfigError as error:
             if run.state != "failed":
-                log.warning("run %s goes on as before: %s", file.name, error)
+                run.file_error = f"goes on as before, since its changed file is wrong: {error}"
+                log.warning("run %s %s", file.name, run.file_error)
                 return
         if run.state != "paused":
             log.info("run %s: %s has changed, so it is started again", file.name, file.path)

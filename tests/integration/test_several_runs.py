@@ -3,18 +3,34 @@
 import asyncio
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from edgeflock.api.client import Client
-from edgeflock.shared.errors import EdgeflockError, Unauthorized
+from edgeflock.inference.opening import load
+from edgeflock.shared.errors import Diverged, EdgeflockError, Unauthorized
+from tests.library.operations.test_watching import run as edgeflock_output
 from tests.several_runs import Hosting, processes, several_runs
 
 OPEN = "[server]\nopen = true\n[evaluation]\nevery = 0.5\n"
-CNN = OPEN + 'accuracy = 0.85\n[model]\nmodule = "edgeflock.client.zoo:DigitsCNN"\n'
-LINEAR = OPEN + 'accuracy = 0.85\n[model]\nmodule = "edgeflock.client.zoo:DigitsLinear"\n'
+CNN = OPEN + '[end]\naccuracy = 0.85\n[model]\nmodule = "edgeflock.client.zoo:DigitsCNN"\n'
+LINEAR = OPEN + '[end]\naccuracy = 0.85\n[model]\nmodule = "edgeflock.client.zoo:DigitsLinear"\n'
 CLOSED = '[model]\nmodule = "edgeflock.client.zoo:DigitsLinear"\n'
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB, which only root can mount."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place))
+    if (mounted := subprocess.run(command, capture_output=True, text=True)).returncode:
+        pytest.skip(f"cannot mount a small file system here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 async def train(hosting: Hosting, name: str, device: str) -> int:
@@ -99,3 +115,98 @@ async def test_tokens_open_their_own_run_and_no_other(tmp_path: Path) -> None:
         assert (await hosting.client("b").checkpoint()).startswith("a checkpoint"), (
             "its admin acts everywhere"
         )
+
+
+@pytest.mark.slow
+async def test_one_run_diverges_and_the_other_learns(tmp_path: Path) -> None:
+    wild = OPEN + (
+        'recover = false\n[local]\noptimizer = "sgd"\n[coordination]\nlearning_rate = 100000\n'
+        '[limits]\nparameter = 1e30\n[model]\nmodule = "edgeflock.client.zoo:DigitsCNN"\n'
+    )
+    async with several_runs(tmp_path / "runs", wild=wild, tame=LINEAR) as hosting:
+        for name in ("wild", "tame"):
+            await hosting.until_state(name, "running")
+        ended = await asyncio.gather(
+            train(hosting, "wild", "pi-1"), train(hosting, "tame", "pi-2"), return_exceptions=True
+        )
+        assert isinstance(ended[0], Diverged)
+        assert isinstance(ended[1], int)
+        row = await hosting.until_state("wild", "failed")
+        assert row["reason"]
+        assert (await hosting.until_state("tame", "ended"))["accuracy"] >= 0.85
+        shown = await edgeflock_output(
+            "run", "list", hosting.url, "--token-file", hosting.folder / "admin-token"
+        )
+        lines = [line.split()[:2] for line in shown.splitlines()]
+        assert lines[1:3] == [["tame", "ended"], ["wild", "failed"]]
+        assert f"wild: {row['reason']}" in shown
+
+
+@pytest.mark.slow
+async def test_the_full_disk_of_one_run_leaves_the_other_alone(small_disk: Path, tmp_path: Path) -> None:
+    place = tmp_path / "runs" / "full"
+    place.parent.mkdir()
+    place.symlink_to(small_disk)
+    async with several_runs(tmp_path / "runs", full=OPEN, well=OPEN) as hosting:
+        for name in ("full", "well"):
+            await hosting.until_state(name, "running")
+        training = [asyncio.create_task(train(hosting, name, "pi")) for name in ("full", "well")]
+        await hosting.until("full", lambda row: (row["version"] or 0) > 0)
+        disk = os.statvfs(place)
+        (place / "filler").write_bytes(bytes(max(0, disk.f_bavail * disk.f_frsize - 100_000)))
+        row = await hosting.until("full", lambda row: row["state"] in ("unavailable", "restarting"))
+        assert row["reason"]
+        seen = (await hosting.rows())["well"]["version"]
+        await hosting.until("well", lambda row: row["version"] > seen + 5)
+        (place / "filler").unlink()
+        await hosting.until_state("full", "running")
+        seen = (await hosting.rows())["full"]["version"]
+        await hosting.until("full", lambda row: row["version"] > seen)
+        for task in training:
+            task.cancel()
+        await asyncio.wait(training)
+
+
+@pytest.mark.slow
+async def test_a_run_is_paused_resumed_changed_and_archived(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with several_runs(tmp_path / "runs", a=OPEN) as hosting:
+        admin = ("--token-file", hosting.folder / "admin-token")
+        await hosting.until_state("a", "running")
+        training = asyncio.create_task(train(hosting, "a", "pi"))
+        await hosting.until("a", lambda row: (row["version"] or 0) > 0)
+
+        said = await edgeflock_output("run", "pause", hosting.url, "a", *admin)
+        assert said == "run a is paused; its devices come back once it is resumed\n"
+        paused = (await hosting.rows())["a"]
+        assert (paused["state"], paused["version"] > 0) == ("paused", True)
+        assert hosting.children() == {}
+        while "takes no devices now: run a is paused by an operator" not in caplog.text:
+            await asyncio.sleep(0.1)  # the device, in one line
+        await edgeflock_output("run", "resume", hosting.url, "a", *admin)
+        await hosting.until("a", lambda row: (row["version"] or 0) > paused["version"])
+
+        (hosting.folder / "b.toml").write_text(CLOSED)
+        await hosting.until_state("b", "running")
+        (hosting.folder / "b.toml").write_text("[server]\nport = 1\n")
+        while "port" not in (await hosting.rows())["b"]["reason"]:
+            await asyncio.sleep(0.1)
+        assert (await hosting.rows())["b"]["state"] == "running", "wrong settings change nothing"
+        first = hosting.child("b")
+        (hosting.folder / "b.toml").write_text(CLOSED + "\n")
+        await hosting.until(
+            "b", lambda row: row["state"] == "running" and hosting.child("b") not in (0, first)
+        )
+
+        said = await edgeflock_output("run", "archive", hosting.url, "a", *admin)
+        place = hosting.folder / "archive" / "a"
+        assert str(place / "model.safetensors") in said
+        assert set(await hosting.rows()) == {"b"}
+        assert load(place / "model.safetensors").version >= paused["version"]
+        assert (place / "server.toml").read_text() == OPEN
+        assert (place / "journal.sqlite").exists()
+        with pytest.raises(EdgeflockError, match="no run 'a'"):
+            await hosting.client("a").request("GET", "/v1/status")
+        training.cancel()
+        await asyncio.wait([training])

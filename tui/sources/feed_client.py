@@ -46,7 +46,8 @@ class FeedClient:
 
     @property
     def name(self) -> str:
-        return self._base.authority
+        """The server's address, or the run's name on a server of several."""
+        return self._base.name if "/v1/runs/" in self._base.path else self._base.authority
 
     async def frames(self) -> AsyncIterator[bytes]:
         """Yield the payload of every frame of one connection.

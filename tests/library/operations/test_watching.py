@@ -26,9 +26,9 @@ from tests.tui.runs import frames, state
 from tests.tui.server import serving
 
 
-async def run(*arguments: str, until_line: bool = False) -> str:
+async def run(*arguments: str | Path, until_line: bool = False) -> str:
     """What `edgeflock ...` prints, in a process of its own; only its first line with `until_line`."""
-    command = [sys.executable, "-m", "edgeflock", *arguments]
+    command = [sys.executable, "-m", "edgeflock", *map(str, arguments)]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
