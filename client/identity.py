@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +39,30 @@ class ClientIdentity:
     """Whether plain HTTP is allowed."""
 
 
+_RUN = re.compile(r"/v1/runs/([A-Za-z0-9][A-Za-z0-9._-]{0,63})/?$")
+
 _BYTES = ("key", "realm", "pin", "graph")
 
 
-def default_path() -> Path:
-    """Return the default path of the identity file of `edgeflock client join`."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock" / "identity.json"
+def default_path(run: str = "") -> Path:
+    """Return the default path of the identity file of `edgeflock client join`.
+
+    A server of several runs has one for each `run` by its name.
+    """
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock"
+    return folder / (f"identity-{run}.json" if run else "identity.json")
+
+
+def run_in(server: str) -> str:
+    """Return the run that an address of a server of several runs names; empty: none."""
+    found = _RUN.search(server)
+    return found[1] if found else ""
+
+
+def joined_runs() -> list[str]:
+    """Return the runs of servers of several that this device has joined."""
+    found = default_path().parent.glob("identity-*.json")
+    return sorted(path.stem.removeprefix("identity-") for path in found)
 
 
 def identity_of(settings: "ClientSettings") -> tuple[ClientIdentity | None, Path]:

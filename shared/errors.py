@@ -22,6 +22,10 @@ class ConfigError(EdgeflockError):
     """A setting, data set or model that cannot work; the message names key, value and remedy."""
 
 
+class SeveralRuns(ConfigError):
+    """A server that hosts several runs, where an address of one of them is needed."""
+
+
 class NotExportable(ConfigError):
     """The model cannot become an ONNX graph, or not one with autograd's gradients."""
 

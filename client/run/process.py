@@ -18,12 +18,13 @@ from edgeflock.client.run.building import Building, open_data
 from edgeflock.client.run.choosing import NO_OBJECTS, ZOO, ClientObjects, choose, facts_of, flower_app
 from edgeflock.client.run.model_keeper import ModelKeeper
 from edgeflock.client.run.personal_file import PersonalFile
+from edgeflock.client.run.several import choose_by_labels, settings_by_run
 from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.client.training.attempts import MAX_FAILURES
 from edgeflock.client.training.spool import Spool
 from edgeflock.client.transport import Link
 from edgeflock.shared.data.account import SampleAccount
-from edgeflock.shared.errors import ConfigError, EdgeflockError, TrainingFailed
+from edgeflock.shared.errors import ConfigError, EdgeflockError, SeveralRuns, TrainingFailed
 from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
@@ -47,11 +48,52 @@ async def run_client(
     on_end: Callable[[SampleAccount], None] = _ignore,
     objects: ClientObjects = NO_OBJECTS,
 ) -> WorkerProgress:
-    """Train for `settings.server` until its run is over, or this is cancelled.
+    """Train for the run at `settings.server` until it is over, or for several, or until this is cancelled.
 
     For a stream, `on_end` gets the account of every sample. Raises ConfigError, Diverged, TrainingFailed or
     SessionRefused.
     """
+    by_run = {"": settings} if objects.identity is not None else settings_by_run(settings)
+    if len(by_run) > 1:
+        return await _train_for_all(by_run, on_end, objects)
+    (only,) = by_run.values()
+    try:
+        return await _train(only, on_end, objects)
+    except SeveralRuns:
+        return await _train(await choose_by_labels(only), on_end, objects)
+
+
+async def _train_for_all(
+    by_run: "dict[str, ClientSettings]", on_end: Callable[[SampleAccount], None], objects: ClientObjects
+) -> WorkerProgress:
+    """Train for several runs at a time. One that fails leaves the others alone, and is raised at the end."""
+    tasks = []
+    try:
+        for name, settings in by_run.items():
+            tasks.append(asyncio.create_task(_train(settings, on_end, objects)))
+            tasks[-1].add_done_callback(partial(_log_end, name))
+        await asyncio.wait(tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    done = [task.result() for task in tasks]
+    return WorkerProgress(sum(one.updates for one in done), sum(one.samples for one in done))
+
+
+def _log_end(name: str, task: "asyncio.Task[WorkerProgress]") -> None:
+    if task.cancelled():
+        return
+    if (error := task.exception()) is not None:
+        log.error("run %s: %s", name, error)
+    else:
+        log.info("run %s: its part is done", name)
+
+
+async def _train(
+    settings: "ClientSettings", on_end: Callable[[SampleAccount], None], objects: ClientObjects
+) -> WorkerProgress:
+    """Train for the one run at `settings.server`."""
     identity, place = objects.identity, None
     if identity is None:
         identity, place = identity_of(settings)

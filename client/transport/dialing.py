@@ -23,7 +23,7 @@ from edgeflock.client.training.terms import layout_of, longest_message
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.liveness import HANG_SECONDS, Liveness
 from edgeflock.client.transport.session import RecordSession
-from edgeflock.shared.errors import Unauthorized, Unavailable
+from edgeflock.shared.errors import SeveralRuns, Unauthorized, Unavailable
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.protocol.shown import printable
@@ -51,6 +51,9 @@ HOME_SECONDS = 30.0
 
 _LONGEST_REASON = 1000
 """Bytes of a server's reason that are read."""
+
+SEVERAL_RUNS = 300
+"""The HTTP status (Multiple Choices) of a server that hosts several runs, where a request names none."""
 
 _REFUSALS = 3
 """After this many "not ready" answers the server is a standby: the current one becomes the own one."""
@@ -182,6 +185,10 @@ class Dialer:
         except aiohttp.WSServerHandshakeError as error:
             if error.status == Unauthorized.status:
                 raise Unauthorized(NOT_JOINED) from error
+            if error.status == SEVERAL_RUNS:
+                raise SeveralRuns(
+                    f"{self._address} hosts several runs: name one, {self._address}/v1/runs/NAME"
+                ) from error
             if error.status == Unavailable.status:
                 reason = await self._unavailable_reason() or f"{self._address}/readyz says why"
                 raise Unavailable(f"{self._address} takes no devices now: {reason}") from error

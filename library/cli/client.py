@@ -96,6 +96,10 @@ def train(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A label to select it by [client.labels]; may repeat."),
     ] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A run of a server of several [client.runs]; may repeat."),
+    ] = None,
     set_: Set = None,
     log_level: LogLevel = Level.info,
     log_format: LogFormat = Format.text,
@@ -122,6 +126,7 @@ def train(
         bandwidth=bandwidth,
         pause_on=pause_on,
         labels=",".join(label) if label else None,
+        runs=",".join(run) if run else None,
     )
     settings = load_settings(config, [*(set_ or []), *flags])
     from edgeflock.api.client import Client
@@ -164,13 +169,13 @@ def join(
     """
     import asyncio
 
-    from edgeflock.client.identity import default_path, load_identity, save_identity
+    from edgeflock.client.identity import default_path, load_identity, run_in, save_identity
     from edgeflock.client.machine import default_name
     from edgeflock.client.transport.credentials import join as joined
 
     if (token is None) == (token_file is None):
         raise ConfigError("give either TOKEN or --token-file PATH (-: standard input)")
-    path = identity or default_path()
+    path = identity or default_path(run_in(url))
     if path.exists():
         raise ConfigError(
             f"{path}: this device has joined {load_identity(path).server}; remove that file to leave that "
@@ -180,5 +185,6 @@ def join(
     joined_as = asyncio.run(joined(url, text, name or default_name(), insecure=insecure))
     save_identity(joined_as, path)
     print(f"{joined_as.name} has joined {joined_as.server}; its identity is in {path}", file=sys.stderr)
-    chosen = "" if identity is None else f" --identity {path}"
+    named = f" --run {run_in(url)}" if run_in(url) else ""
+    chosen = named if identity is None else f" --identity {path}"
     print(f"Train with: edgeflock client{chosen} --data URI", file=sys.stderr)

@@ -215,6 +215,13 @@ def device_metrics(rows: tuple[DeviceRow, ...]) -> Iterator[Metric]:
     """Series for each device of `rows`, with the values that are known."""
     for family, name, text, value in _DEVICE_METRICS:
         yield _family(family, f"device_{name}", text, "device", ((row.name, value(row)) for row in rows))
+    labels = Gauge(
+        "edgeflock_device_label", "1 for each label of a device, NAME=VALUE.", labels=["device", "label"]
+    )
+    for row in rows:
+        for label in (row.labels or "").split():
+            labels.add_metric([row.name, label], 1)
+    yield labels
 
 
 Value = Callable[[DeviceRow], float | None]

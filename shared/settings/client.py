@@ -19,6 +19,8 @@ class ClientSettings(Section):
 
     server: str = "http://127.0.0.1:8470"
     """URL of the server; of several gateways or standby servers: all, separated by commas"""
+    runs: list[str] = []
+    """runs, by name, of a server that hosts several; empty: the one whose server.labels are this device's"""
     token: str = ""
     """token of a viewer or an admin, for status, top, plot and rollback; empty: none"""
     identity: str = ""
@@ -93,7 +95,7 @@ class ClientSettings(Section):
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
     """seed of random numbers, e.g. of the order of samples; devices of other names get others"""
 
-    _from_one_line = field_validator("shards", "pause_on", "labels", mode="before")(split_list)
+    _from_one_line = field_validator("shards", "pause_on", "labels", "runs", mode="before")(split_list)
 
     @field_validator("labels")
     @classmethod

@@ -60,7 +60,7 @@ def test_the_page_has_nothing_inline_and_nothing_of_others() -> None:
         assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", text), name
         assert set(re.findall(r"\w+://[\w.]+", text)) <= {"http://www.w3.org"}, name
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", text), name
-        for wanted in re.findall(r'"/assets/([^"]+)"', text):
+        for wanted in re.findall(r'"(?:assets|\.)/([^"]+)"', text):
             assert wanted in assets(), f"{name} asks for {wanted}"
 
 

@@ -1,7 +1,7 @@
 // What an admin does to the run: asked for, confirmed, done over the server's interface, its outcome told.
 
-import { el, svg } from "/assets/dom.js";
-import { state } from "/assets/state.js";
+import { el, svg } from "./dom.js";
+import { state } from "./state.js";
 
 const NAMED = 8; // devices that a question names
 
@@ -50,7 +50,7 @@ function listed(names, one, many) {
 
 // One after the other; what is refused of some does not keep the others from it.
 async function each(names, what, body, outcome) {
-    const path = (name) => `/v1/devices/${encodeURIComponent(name)}/${what}`;
+    const path = (name) => `v1/devices/${encodeURIComponent(name)}/${what}`;
     if (names.length === 1) return act(path(names[0]), body, outcome(names[0]));
     const refused = [];
     for (const name of names) {
@@ -73,7 +73,7 @@ export async function learning_rate() {
     if (text === null) return;
     const value = Number(text);
     if (!text.trim() || !Number.isFinite(value)) tell(`"${text}" is not a number`, true);
-    else await act("/v1/learning_rate", { value }, `the learning rate is ${value}`);
+    else await act("v1/learning_rate", { value }, `the learning rate is ${value}`);
 }
 
 export async function checkpoint() {
@@ -84,7 +84,7 @@ export async function checkpoint() {
             "Write it",
         )) !== null
     )
-        await act("/v1/checkpoint", {}, "a checkpoint is written");
+        await act("v1/checkpoint", {}, "a checkpoint is written");
 }
 
 export async function roll_back() {
@@ -99,7 +99,7 @@ export async function roll_back() {
     if (!text.trim() || !Number.isInteger(version)) tell(`"${text}" is no version`, true);
     else
         await act(
-            "/v1/rollback",
+            "v1/rollback",
             { version },
             (done) => `the model of version ${done.of} again, as version ${done.version}`,
         );
@@ -110,7 +110,7 @@ export async function invite() {
     const about = "Whoever opens the address within a day takes part as a device. For how many devices?";
     const many = await ask("Invite a browser", about, "For many", { other: "For one" });
     if (many === null) return;
-    const said = await tried("/v1/invitation", { reusable: many === "" });
+    const said = await tried("v1/invitation", { reusable: many === "" });
     if (typeof said === "string") tell(`It was not done: ${said}`, true);
     else await ask("Scan it, or open the address", said.page, "Done", { picture: said.code && code(said.code) });
 }

@@ -1,8 +1,8 @@
 // Charts over time as SVG: one or two series, round ticks, holes shown as holes, one cross-hair for all.
 
-import { el, fill, say, svg } from "/assets/dom.js";
-import { clock } from "/assets/numbers.js";
-import { bounds, hours, nearest, path, round, thin, within } from "/assets/scale.js";
+import { el, fill, say, svg } from "./dom.js";
+import { clock } from "./numbers.js";
+import { bounds, hours, nearest, path, round, thin, within } from "./scale.js";
 
 const HEIGHT = 168;
 const TOP = 10;

@@ -1,7 +1,7 @@
 // A row of buttons of which one is chosen. They stay the same elements, so that a click is never lost to a frame.
 
-import { el, say } from "/assets/dom.js";
-import { count } from "/assets/numbers.js";
+import { el, say } from "./dom.js";
+import { count } from "./numbers.js";
 
 export class Chips {
     // `choose(key)` is called with that of the button that was pressed.

@@ -1,6 +1,6 @@
 // What is told of a device: how each column is called, written, and how wide it is.
 
-import { age, count, decimal, memory, NOTHING, percent, rate, signed, size } from "/assets/numbers.js";
+import { age, count, decimal, memory, NOTHING, percent, rate, signed, size } from "./numbers.js";
 
 const words = (value) => value ?? NOTHING;
 const with_unit = (unit) => (value) => (value === null ? NOTHING : `${value.toFixed(0)}${unit}`);

@@ -1,12 +1,12 @@
 // A closer look at a device: all that it tells, its last updates, what happened to it, and what may be done.
 
-import { drop, pardon, pause, resume } from "/assets/actions.js";
-import { Chart } from "/assets/chart.js";
-import { MORE, sense, STATES } from "/assets/columns.js";
-import { el, fill, refill, say } from "/assets/dom.js";
-import { lines } from "/assets/events.js";
-import { count, decimal, NOTHING, pace, trimmed } from "/assets/numbers.js";
-import { named, of, state } from "/assets/state.js";
+import { drop, pardon, pause, resume } from "./actions.js";
+import { Chart } from "./chart.js";
+import { MORE, sense, STATES } from "./columns.js";
+import { el, fill, refill, say } from "./dom.js";
+import { lines } from "./events.js";
+import { count, decimal, NOTHING, pace, trimmed } from "./numbers.js";
+import { named, of, state } from "./state.js";
 
 const AGAIN = 5; // seconds between questions after its last updates
 
@@ -158,7 +158,7 @@ export class Device {
         this.asked = performance.now();
         const name = this.name;
         try {
-            const answer = await fetch(`/v1/devices/${encodeURIComponent(name)}`);
+            const answer = await fetch(`v1/devices/${encodeURIComponent(name)}`);
             if (!answer.ok || this.name !== name) return;
             this.points = (await answer.json()).history;
             this.draw();

@@ -1,10 +1,10 @@
 // What happened, the newest first.
 
-import { Chips } from "/assets/chips.js";
-import { el, fill, say } from "/assets/dom.js";
-import { clock, count, date } from "/assets/numbers.js";
-import { parse } from "/assets/query.js";
-import { state } from "/assets/state.js";
+import { Chips } from "./chips.js";
+import { el, fill, say } from "./dom.js";
+import { clock, count, date } from "./numbers.js";
+import { parse } from "./query.js";
+import { state } from "./state.js";
 
 const MOST = 300;
 const GRAVE = {

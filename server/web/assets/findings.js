@@ -1,8 +1,8 @@
 // What is wrong: the worst in a line, the others below it once they are unfolded.
 
-import { el, refill } from "/assets/dom.js";
-import { clock, count, date } from "/assets/numbers.js";
-import { state } from "/assets/state.js";
+import { el, refill } from "./dom.js";
+import { clock, count, date } from "./numbers.js";
+import { state } from "./state.js";
 
 export class Findings {
     constructor() {

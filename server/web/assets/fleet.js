@@ -1,12 +1,12 @@
 // The table of devices. Only the rows that are seen exist, so that thousands cost no more than dozens.
 
-import { drop, pause, resume } from "/assets/actions.js";
-import { Chips } from "/assets/chips.js";
-import { COLUMNS, sense, STATES } from "/assets/columns.js";
-import { el, fill, refill, say } from "/assets/dom.js";
-import { count } from "/assets/numbers.js";
-import { parse } from "/assets/query.js";
-import { of, state } from "/assets/state.js";
+import { drop, pause, resume } from "./actions.js";
+import { Chips } from "./chips.js";
+import { COLUMNS, sense, STATES } from "./columns.js";
+import { el, fill, refill, say } from "./dom.js";
+import { count } from "./numbers.js";
+import { parse } from "./query.js";
+import { of, state } from "./state.js";
 
 const HEIGHT = 36;
 const NARROW = { name: 104, state: 24 }; // pixels on a phone, where the state is a sign alone

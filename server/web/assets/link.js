@@ -1,6 +1,6 @@
 // The feed: one WebSocket, opened again with growing pauses for as long as the page lives.
 
-import { decode } from "/assets/msgpack.js";
+import { decode } from "./msgpack.js";
 
 const SECONDS = 1; // between frames
 const FIRST = 1;
@@ -34,7 +34,7 @@ export class Link {
         let answer = null;
         let said = {};
         try {
-            answer = await fetch("/v1/login", { signal: AbortSignal.timeout(this.patience * 1000) });
+            answer = await fetch("v1/login", { signal: AbortSignal.timeout(this.patience * 1000) });
             said = await answer.json();
         } catch {
             // A proxy before a server that is away answers with something else.
@@ -50,7 +50,8 @@ export class Link {
     }
 
     listen() {
-        const url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/feed?interval=${SECONDS}`;
+        const url = new URL(`v1/feed?interval=${SECONDS}`, document.baseURI);
+        url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
         const socket = new WebSocket(url);
         socket.binaryType = "arraybuffer";
         this.socket = socket;

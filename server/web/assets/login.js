@@ -1,6 +1,6 @@
 // A token is shown once, for a cookie that this script cannot read.
 
-import { el, say } from "/assets/dom.js";
+import { el, say } from "./dom.js";
 
 export function login_page(done, why) {
     const field = el("input", {
@@ -16,7 +16,7 @@ export function login_page(done, why) {
     const form = el(
         "form",
         { class: "card login" },
-        el("img", { src: "/assets/icon.svg", alt: "", width: 44, height: 44 }),
+        el("img", { src: "assets/icon.svg", alt: "", width: 44, height: 44 }),
         el("h1", {}, "edgeflock"),
         el("p", { class: "dim" }, "A viewer's token shows the run, an admin's acts on it too."),
         field,
@@ -36,7 +36,7 @@ export function login_page(done, why) {
         button.disabled = true;
         say(trouble, "");
         try {
-            const answer = await fetch("/v1/login", {
+            const answer = await fetch("v1/login", {
                 method: "POST",
                 headers: { "Content-Type": "application/json" },
                 body: JSON.stringify({ token: field.value }),

@@ -1,16 +1,16 @@
 // The page: who looks, what is shown, and how fresh it is.
 
-import { checkpoint, invite, learning_rate, roll_back, tell } from "/assets/actions.js";
-import { Device } from "/assets/device.js";
-import { el, fill, refill, say } from "/assets/dom.js";
-import { Events } from "/assets/events.js";
-import { Findings } from "/assets/findings.js";
-import { Fleet } from "/assets/fleet.js";
-import { Link } from "/assets/link.js";
-import { login_page } from "/assets/login.js";
-import { count, rate, size, span } from "/assets/numbers.js";
-import { Overview } from "/assets/overview.js";
-import { reduce, remember, state, sums } from "/assets/state.js";
+import { checkpoint, invite, learning_rate, roll_back, tell } from "./actions.js";
+import { Device } from "./device.js";
+import { el, fill, refill, say } from "./dom.js";
+import { Events } from "./events.js";
+import { Findings } from "./findings.js";
+import { Fleet } from "./fleet.js";
+import { Link } from "./link.js";
+import { login_page } from "./login.js";
+import { count, rate, size, span } from "./numbers.js";
+import { Overview } from "./overview.js";
+import { reduce, remember, state, sums } from "./state.js";
 
 const at = (id) => document.getElementById(id);
 const link = new Link(welcomed, heard, (why) => ask_login(state.run ? `Log in again: ${why}.` : ""));
@@ -38,7 +38,7 @@ function heard(frame) {
 
 async function history() {
     try {
-        const answer = await fetch("/v1/history");
+        const answer = await fetch("v1/history");
         if (answer.ok) {
             remember(await answer.json());
             later();
@@ -212,7 +212,7 @@ function ask_login(why = "") {
 
 at("logout").addEventListener("click", async () => {
     try {
-        await fetch("/v1/logout", { method: "POST" });
+        await fetch("v1/logout", { method: "POST" });
         location.reload();
     } catch {
         tell("You are not logged out: no answer from the server", true);
@@ -221,4 +221,5 @@ at("logout").addEventListener("click", async () => {
 at("login").addEventListener("click", () => ask_login());
 addEventListener("hashchange", later);
 fill(at("findings"), findings.element);
+at("runs").hidden = !location.pathname.startsWith("/v1/runs/");
 link.open();

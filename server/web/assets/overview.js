@@ -1,11 +1,11 @@
 // The run as a whole: what it has come to, and how it went.
 
-import { Chips } from "/assets/chips.js";
-import { bars, Chart } from "/assets/chart.js";
-import { el, say } from "/assets/dom.js";
-import { count, decimal, pace, percent, rate, size, times, trimmed } from "/assets/numbers.js";
-import { Parts } from "/assets/parts.js";
-import { rates, state, sums } from "/assets/state.js";
+import { Chips } from "./chips.js";
+import { bars, Chart } from "./chart.js";
+import { el, say } from "./dom.js";
+import { count, decimal, pace, percent, rate, size, times, trimmed } from "./numbers.js";
+import { Parts } from "./parts.js";
+import { rates, state, sums } from "./state.js";
 
 const RANGES = [
     ["10 min", 600],

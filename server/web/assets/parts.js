@@ -1,8 +1,8 @@
 // What a run consists of beside its server: gateways that hold its devices, shards that have its model.
 
-import { el, fill, refill } from "/assets/dom.js";
-import { age, count, pace, rate, size } from "/assets/numbers.js";
-import { state } from "/assets/state.js";
+import { el, fill, refill } from "./dom.js";
+import { age, count, pace, rate, size } from "./numbers.js";
+import { state } from "./state.js";
 
 const MUCH = 1 << 20; // bytes that wait for a gateway which does not keep up
 const HEADS = ["Gateway", "Devices", "Updates/s", "Received", "Sent", "Waiting", "Up"];

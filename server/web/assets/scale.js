@@ -1,6 +1,6 @@
 // What charts reckon with, without a page: bounds, round ticks, lines with their holes.
 
-import { clock } from "/assets/numbers.js";
+import { clock } from "./numbers.js";
 
 // The points between two times.
 export function within(points, from, to) {
