@@ -47,7 +47,7 @@ from edgeflock.server.http.keys import (
     WATCHERS,
     WRITER,
 )
-from edgeflock.server.http.middleware import MIDDLEWARES, close_forwarded
+from edgeflock.server.http.middleware import MIDDLEWARES, close_forwarded, share_answer
 from edgeflock.server.http.model_exports import ModelExports
 from edgeflock.server.http.revocations import enforce
 from edgeflock.server.http.watchers import Watchers
@@ -206,7 +206,7 @@ def create_app(
         await asyncio.to_thread(close_trackers)
 
     app.cleanup_ctx.append(run)
-    app.on_response_prepare.append(close_forwarded)
+    app.on_response_prepare.extend((close_forwarded, share_answer))
     app.on_shutdown.append(_stop)
     return app
 

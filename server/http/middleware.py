@@ -66,6 +66,8 @@ async def check_origin(request: web.Request, handler: Handler) -> web.StreamResp
 
     Only browsers send the Origin that this checks.
     """
+    if request.method == "OPTIONS" and _is_listed(request):  # the browser asks before its page may
+        return web.Response(status=204)
     reason = _foreign_reason(request)
     return _refuse(403, "forbidden", reason) if reason else await handler(request)
 
@@ -125,6 +127,25 @@ async def close_forwarded(request: web.Request, response: web.StreamResponse) ->
     if forwarded_origin(request.transport) is not None and not isinstance(response, web.WebSocketResponse):
         response.force_close()
         response.headers["Connection"] = "close"
+
+
+async def share_answer(request: web.Request, response: web.StreamResponse) -> None:
+    """Let pages of the listed origins read the answer (CORS). They show tokens: no login's cookie counts."""
+    if _is_listed(request):
+        response.headers.update(_SHARED | {"Access-Control-Allow-Origin": request.headers["Origin"]})
+
+
+_SHARED = {
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match, If-Range, Range",
+    "Access-Control-Expose-Headers": "Content-Range, ETag, X-Edgeflock-Version",
+    "Access-Control-Max-Age": "600",
+    "Vary": "Origin",
+}
+
+
+def _is_listed(request: web.Request) -> bool:
+    """Whether the request is of a page of an origin that the operator has listed."""
+    return request.headers.get("Origin", "").lower() in request.app[ORIGINS].listed
 
 
 MIDDLEWARES = (identify, count, check_origin, check_role, read_body, limit_rate, audit)

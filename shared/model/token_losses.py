@@ -32,7 +32,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         total = features.new_zeros(())
         by_features: list[Tensor] = []
         by_head = torch.zeros_like(head) if head_learning else None
-        for part, tokens in zip(torch.split(features, _CHUNK, 1), torch.split(target, _CHUNK, 1), strict=True):
+        for part, tokens in zip(
+            torch.split(features, _CHUNK, 1), torch.split(target, _CHUNK, 1), strict=True
+        ):
             log_p = (part @ head.T).log_softmax(2)
             of_target = log_p.gather(2, tokens.unsqueeze(2))
             total = total - of_target.sum()

@@ -237,3 +237,20 @@ async def test_the_history_is_what_the_server_saw(tmp_path: Path) -> None:
         assert (time, version, loss, connected) == (1e9, 1, 0.5, 1)
         assert 0 < ingress <= hosted.traffic.total.ingress
         assert 0 < egress <= hosted.traffic.total.egress
+
+
+async def test_a_listed_origin_reads_answers_with_a_token_and_others_do_not(tmp_path: Path) -> None:
+    listed = "https://flock.example.org"
+    async with hosting(tmp_path, f"server.origins={listed}", closed=True) as hosted, browser() as http:
+        token = hosted.enrol("pi").credential
+        url = f"{hosted.url}/v1/status"
+        for origin, may in ((listed, True), ("https://evil.example", False)):
+            async with http.options(url, headers={"Origin": origin}) as answer:
+                assert (answer.status == 204) == may
+                assert ("Authorization" in answer.headers.get("Access-Control-Allow-Headers", "")) == may
+            for authorization, status in ((f"Bearer {token}", 200), ("Bearer no", 401)):
+                headers = {"Origin": origin, "Authorization": authorization}
+                async with http.get(url, headers=headers) as answer:
+                    assert answer.status == status
+                    assert answer.headers.get("Access-Control-Allow-Origin") == (origin if may else None)
+                    assert "Access-Control-Allow-Credentials" not in answer.headers

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import edgeflock as ef
 from edgeflock.server.http.keys import HOST
@@ -24,6 +25,8 @@ pytestmark = [
         not (MODULES / "vendor").is_dir(), reason="no libraries: npm ci --prefix client/browser"
     ),
 ]
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "browser"
 
 MODEL = "edgeflock.client.zoo:DigitsCNN"
 
@@ -62,8 +65,8 @@ async def press(tab: Tab, title: str) -> None:
 
 async def draw(tab: Tab, points: list[tuple[float, float]]) -> None:
     """A stroke on the canvas, by the pointer, through points from 0 to 1."""
-    await tab.run("document.querySelector('canvas.pad').scrollIntoView({ block: 'center' })")
-    script = "JSON.stringify(document.querySelector('canvas.pad').getBoundingClientRect())"
+    await tab.run("document.querySelector('canvas').scrollIntoView({ block: 'center' })")
+    script = "JSON.stringify(document.querySelector('canvas').getBoundingClientRect())"
     box = json.loads(await tab.run(script))
     for number, (x, y) in enumerate(points):
         place = {"x": box["x"] + x * box["width"], "y": box["y"] + y * box["height"]}
@@ -82,7 +85,7 @@ async def give_drawings(tab: Tab) -> None:
 
 async def start(tab: Tab) -> None:
     await press(tab, "Start")
-    await tab.until("!!document.querySelector('canvas.pad')")
+    await tab.until("!!document.querySelector('canvas')")
 
 
 async def reached(server: ef.Server, version: int) -> None:
@@ -232,7 +235,7 @@ async def test_by_keyboard_and_for_a_screen_reader(tmp_path: Path) -> None:
                 text="\r",
                 windowsVirtualKeyCode=13,
             )
-        await tab.until("!!document.querySelector('canvas.pad')")
+        await tab.until("!!document.querySelector('canvas')")
         assert await tab.run("document.activeElement.id") == "stop"
         nodes = (await tab.call("Accessibility.getFullAXTree"))["nodes"]
         for node in nodes:
@@ -241,3 +244,39 @@ async def test_by_keyboard_and_for_a_screen_reader(tmp_path: Path) -> None:
         states = await tab.run("[...document.querySelectorAll('[role=status], [role=alert]')].length")
         assert states >= 3
         assert server.version == 0
+
+
+@asynccontextmanager
+async def embedding() -> AsyncIterator[str]:
+    """The URL of a site of somebody else's, with the example's page and the package as npm installs it."""
+    app = web.Application()
+    app.router.add_static("/node_modules/edgeflock", MODULES)
+    app.router.add_static("/", EXAMPLE)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_page_of_somebody_elses_trains_by_forty_lines(tmp_path: Path) -> None:
+    """It is of another origin, which the operator has listed."""
+    assert len((EXAMPLE / "index.html").read_text().splitlines()) <= 40
+    async with embedding() as site:
+        listed = {"origins": [site]}
+        server = ef.Server(MODEL, directory=tmp_path / "run", evaluate="digits:", server=listed)
+        async with server, browsing(tmp_path / "browser") as tab:
+            await tab.looks(390, 844)
+            await tab.go(f"{site}/index.html#server={server.url}&token={server.token}")
+            await tab.until("document.querySelectorAll('#digits button').length === 10")
+            for number in range(5):
+                await draw(tab, [(0.5 + number / 100, 0.1), (0.5, 0.5), (0.5, 0.9)])
+                await press(tab, "1")
+            await press(tab, "Train")
+            await reached(server, 5)
+            await press(tab, "Stop")
+            await left(server)
+            assert tab.errors == []
