@@ -16,6 +16,9 @@ from edgeflock.shared.model.fields import Fields
 _DIGITS = Path(__file__).with_name("digits.npz")
 """x uint8 [1797, 8, 8], ink of 0 to 16; y uint8 [1797]. NOTICE names the source."""
 
+_MAX_ID = 1 << 24
+"""float32 has all whole numbers below it."""
+
 
 def read_digits(path: str, split: str, options: Mapping[str, str]) -> Raw:
     if path:
@@ -30,6 +33,9 @@ def read_digits(path: str, split: str, options: Mapping[str, str]) -> Raw:
 
 
 def read_npz(path: str, split: str, options: Mapping[str, str]) -> Raw:
+    if "context" in options:
+        return _read_text(path, split, options["context"])
+
     def select(names: list[str]) -> tuple[str, ...]:
         if split == "train" and "x" in names and "x_train" not in names:
             return "x", "y"
@@ -50,6 +56,25 @@ def read_npz(path: str, split: str, options: Mapping[str, str]) -> Raw:
     if "." in name:
         return Raw(f"npz:{path}", fields_of(arrays), y)
     return Raw(f"npz:{path}", arrays[name], y, place=lambda sample: f"{name}[{sample}]")
+
+
+def _read_text(path: str, split: str, context: str) -> Raw:
+    """Read token ids in a row as windows of `context` tokens; y has the next token of each."""
+
+    def select(names: list[str]) -> tuple[str]:
+        return ("x" if split == "train" and "x_train" not in names else f"x_{split}",)
+
+    ((name, ids),) = load_arrays(path, select).items()
+    length = int(context) if context.isdecimal() and len(context) < 9 else 0
+    whole = ids.ndim == 1 and ids.dtype.kind in "iu"
+    if not (whole and 0 < length < len(ids) and int(ids.max()) < _MAX_ID):
+        raise ConfigError(
+            f"data 'npz:{path}?context={context}': context is a number of tokens from 1 on, and {name} must "
+            f"be more whole numbers than that in a row, below 2^24; it is {ids.dtype} {list(ids.shape)}"
+        )
+    count = (len(ids) - 1) // length
+    x, y = (part[: count * length].reshape(count, length) for part in (ids, ids[1:]))
+    return Raw(f"npz:{path}", x.astype(np.float32), y.astype(np.int64))
 
 
 def load_arrays(path: str, select: Callable[[list[str]], Sequence[str]]) -> dict[str, NDArray[np.generic]]:

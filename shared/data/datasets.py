@@ -6,6 +6,8 @@
                                 JPEG images (needs Pillow): instead of x_train, jpg_train has all files'
                                 bytes in a row, and off_train each file's beginning and the last one's end;
                                 several inputs: x_train.NAME, x_test.NAME, by the argument names of forward
+    npz:PATH?context=128        x_train and x_test are texts, as token ids in a row: samples are windows of so
+                                many tokens, y their next tokens
     csv:PATH?label=COLUMN       a table (tables.py)
     parquet:PATH?label=COLUMN
     images:FOLDER               images, with a folder for each class (images.py)
@@ -212,7 +214,7 @@ class FormatReader(NamedTuple):
 
 READERS = {
     "digits": FormatReader(arrays.read_digits),
-    "npz": FormatReader(arrays.read_npz),
+    "npz": FormatReader(arrays.read_npz, ("context",)),
     "csv": FormatReader(lambda path, _, options: tables.read_csv(path, options), tables.CSV_OPTIONS, False),
     "parquet": FormatReader(
         lambda path, _, options: tables.read_parquet(path, options), tables.OPTIONS, False

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from edgeflock.shared.data.datasets import Dataset, deal, deal_by_label, load
@@ -297,3 +298,32 @@ class TestDealingByLabel:
         targets = Dataset(np.zeros((4, 1), np.float32), np.zeros(4, np.float32))
         with pytest.raises(ConfigError, match="targets, not classes"):
             deal_by_label(targets, 2, 1)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int64])
+def test_a_text_is_windows_of_tokens_with_the_next_ones(tmp_path: Path, kind: type) -> None:
+    np.savez(tmp_path / "text.npz", x_train=np.arange(50, dtype=kind), x_test=np.arange(5, dtype=kind))
+    uri = f"npz:{tmp_path / 'text.npz'}?context=4"
+    train, test = (load(uri, split) for split in ("train", "test"))
+    assert (train.x.shape, train.x.dtype, train.y.dtype) == ((12, 4), np.float32, np.int64)
+    assert (train.x == np.arange(48).reshape(12, 4)).all()
+    assert (train.y == train.x + 1).all()
+    assert (test.x.tolist(), test.y.tolist()) == ([[0, 1, 2, 3]], [[1, 2, 3, 4]])
+    assert len(load(uri + "&part=1/3", "train")) == 4
+
+
+@pytest.mark.parametrize(
+    ("context", "ids"),
+    [
+        *((word, np.arange(9)) for word in ("0", "-1", "x", "", "9", "10")),
+        ("2", np.zeros((3, 3), int)),
+        ("2", np.zeros(9, np.float32)),
+        ("2", np.full(9, 1 << 24)),
+        ("2", np.zeros((), int)),
+        ("2", np.zeros(0, int)),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, context: str, ids: NDArray[np.generic]) -> None:
+    np.savez(tmp_path / "text.npz", x=ids)
+    with pytest.raises(ConfigError, match="number of tokens from 1 on, and x must be"):
+        load(f"npz:{tmp_path / 'text.npz'}?context={context}", "train")
