@@ -55,8 +55,8 @@ class ModelSettings(Section):
     targets are names or patterns of linear layers; no targets: trains all"""
     loss: Annotated[str, call_of(LOSSES, "model.loss")] = "cross_entropy"
     """loss to minimize: cross_entropy, bce, mse, huber, l1, with arguments as in
-    cross_entropy(label_smoothing=0.1); a2c or ppo for a policy that acts; or package.module:name from
-    (outputs, batch) to a scalar"""
+    cross_entropy(label_smoothing=0.1); next_token for a language model; a2c or ppo for a policy that acts; or
+    package.module:name from (outputs, batch) to a scalar"""
     metrics: list[str] = []
     """what else to compute at each evaluation: accuracy, topk(k=5), f1, auroc, mae, r2, perplexity (extra
     metrics); or package.module:name from (outputs, targets) to a number"""
