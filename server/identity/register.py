@@ -140,7 +140,8 @@ class Register(IdentityStore):
 
     def has_key(self, public: bytes) -> bool:
         """Whether it is the key of a device that is not revoked."""
-        return any(one.revoked is None and public in (one.key, one.next_key) for one in self.devices.values())
+        devices = list(self.devices.values())
+        return any(one.revoked is None and public in (one.key, one.next_key) for one in devices)
 
     def is_to_rotate(self, name: str, digest: bytes) -> bool:
         """Whether a device with this credential is to get another one."""
@@ -246,7 +247,7 @@ class Register(IdentityStore):
 
     def delete(self, id_: str) -> StoredToken:
         """Delete a token. Raises ConfigError if there is none of this id."""
-        found = [token for token in self.tokens.values() if token.id == id_]
+        found = [token for token in list(self.tokens.values()) if token.id == id_]
         if not found:
             raise ConfigError(f"this run has no token {id_!r:.80}; edgeflock token list shows them")
         with self.transaction():

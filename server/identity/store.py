@@ -16,7 +16,7 @@ what another process wrote.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,17 +72,18 @@ _KINDS = {
 class IdentityStore:
     """The tables of one run's register. Methods raise OSError or sqlite3.Error if the database fails.
 
-    Each table is replaced, not changed, since another thread may be reading it.
+    A transaction changes the tables in place at its end. Outside of one, iterate over a copy, since another
+    thread may change the table.
     """
 
-    meta: Mapping[str, bytes]
-    tokens: Mapping[bytes, StoredToken]
-    devices: Mapping[str, EnrolledDevice]
-    revoked: Mapping[bytes, str]
-    orders: Mapping[str, StoredOrder]
-    quarantines: Mapping[str, QuarantineTerm]
-    logins: Mapping[bytes, Login]
-    credentials: Mapping[bytes, str]
+    meta: dict[str, bytes]
+    tokens: dict[bytes, StoredToken]
+    devices: dict[str, EnrolledDevice]
+    revoked: dict[bytes, str]
+    orders: dict[str, StoredOrder]
+    quarantines: dict[str, QuarantineTerm]
+    logins: dict[bytes, Login]
+    credentials: dict[bytes, str]
     """Digest -> the name of its device."""
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
@@ -167,10 +168,8 @@ class IdentityStore:
                 self._own_changes -= 1
                 self.db.rollback()
                 raise
-            for changed in {table for table, _ in self._pending}:
-                fresh = {key: value for (table, key), value in self._pending.items() if table == changed}
-                merged = getattr(self, changed) | fresh
-                self._replace(changed, {key: value for key, value in merged.items() if value is not None})
+            for (table, key), value in self._pending.items():
+                self._change(getattr(self, table), key, value)
 
     def put(self, table: str, key: bytes | str, value: object) -> None:
         """Store a record in the open transaction, in the place of the one that has its key."""
@@ -193,7 +192,18 @@ class IdentityStore:
         (count,) = self.db.row(f"SELECT value FROM {self._prefix}meta WHERE key = 'changes'") or (0,)
         return int(count) - self._own_changes
 
-    def _replace(self, table: str, records: Mapping[Any, Any]) -> None:
+    def _change(self, records: dict[Any, Any], key: bytes | str, value: object) -> None:
+        """Store a record in a table in memory; None: delete the one of this key."""
+        before = records.pop(key, None) if value is None else records.get(key)
+        if value is not None:
+            records[key] = value
+        if records is self.devices:
+            new = set(digests(value)) if isinstance(value, EnrolledDevice) else set()
+            self.credentials.update(dict.fromkeys(new, str(key)))
+            for digest in set() if before is None else set(digests(before)) - new:
+                self.credentials.pop(digest, None)
+
+    def _replace(self, table: str, records: dict[Any, Any]) -> None:
         setattr(self, table, records)
         if table == "devices":
             self.credentials = {digest: one.name for one in self.devices.values() for digest in digests(one)}

@@ -4,13 +4,14 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from edgeflock.server.identity import IDENTITIES, JoinResult, Register, Role
 from edgeflock.server.identity.quarantine import FIRST_SECONDS, LONGEST_SECONDS, RESET_SECONDS
+from edgeflock.server.identity.records import StoredOrder
 from edgeflock.shared.errors import ConfigError, NameInUse, Quarantined, TooManyDevices, Unauthorized
 from edgeflock.shared.identity import (
     NO_PIN,
@@ -75,6 +76,40 @@ def test_a_device_joins_and_speaks(register: Register, tmp_path: Path) -> None:
     pi.speak(register, joined.credential)
     assert register.devices["pi"].labels == {"site": "roof"}
     pi.speak(Register(tmp_path), joined.credential)  # as after a restart
+
+
+def test_a_change_copies_no_table_and_memory_is_what_is_stored(register: Register, tmp_path: Path) -> None:
+    tables = ("meta", "tokens", "devices", "revoked", "orders", "quarantines", "logins", "credentials")
+    before = [getattr(register, table) for table in tables]
+
+    def check() -> None:
+        with closing(Register(tmp_path)) as stored:
+            for table in tables:
+                assert getattr(register, table) == getattr(stored, table)
+
+    first, second = device(), device()
+    joined = first.join(register, register.create("device").text)
+    check()
+    register.rotate("pi")
+    check()
+    fresh = Key("pi", new_key())
+    renewed = fresh.join(register, joined.credential, old=first.key)
+    check()
+    fresh.speak(register, renewed.credential)
+    check()
+    assert list(register.credentials) == [digest_of(renewed.credential)]
+    register.quarantine("pi", "hot")
+    register.order("pi", StoredOrder(dropped=False, reason="hot"))
+    check()
+    register.release("pi")
+    register.order("pi", None)
+    register.revoke("pi")
+    second.join(register, register.create("device").text)
+    check()
+    with pytest.raises(sqlite3.Error), register.transaction():
+        register.put("devices", "pi", replace(register.devices["pi"], digest=object()))
+    check()
+    assert all(getattr(register, table) is old for table, old in zip(tables, before, strict=True))
 
 
 def test_no_secret_is_on_the_disk(register: Register, tmp_path: Path) -> None:
