@@ -143,7 +143,8 @@ class Parameters:
             if gathered is not None:
                 total += gathered.gradient[step.indices]
                 samples += gathered.samples
-        weight, rate = self._round_weight(samples), self.learning_rate(step.time)
+        weight = self._round_weight(samples)
+        rate = self.learning_rate(step.time, None if gathered is None else gathered.start_time)
         total_step = replace(step, delta=total)
         return not step.samples or self._stepper.fits(total_step, weight, rate, limit, samples)
 
@@ -155,7 +156,11 @@ class Parameters:
     def _round_step(self, gathered: Gathered) -> tuple[Step, float, float]:
         """Return a round as one dense step, its weight and its rate."""
         step = Step(self.version, slice(None), gathered.total, time=gathered.time)
-        return step, self._round_weight(gathered.samples), self.learning_rate(gathered.time)
+        return (
+            step,
+            self._round_weight(gathered.samples),
+            self.learning_rate(gathered.time, gathered.start_time),
+        )
 
     def limit_statistics(self, step: Step) -> Step:
         """Return `step` with its running statistics limited as the regime says for this version.
@@ -210,10 +215,15 @@ class Parameters:
         """Return the parameters that the next version changes, if its update touches `indices`."""
         return self._stepper.changed_indices(indices)
 
-    def learning_rate(self, time: float) -> float:
-        """Return the learning rate of the next version, made at `time`, by the regime's schedule."""
-        method = self.regime.method
-        seconds = 0.0 if self.start_time is None else max(0.0, time - self.start_time)
+    def learning_rate(self, time: float, round_start: float | None = None) -> float:
+        """Return the learning rate of the next version, made at `time`, by the regime's schedule.
+
+        `round_start` is the time of the first step of its round: the run's first step may be in it.
+        """
+        method, start = self.regime.method, self.start_time
+        if start is None:
+            start = time if round_start is None else round_start
+        seconds = max(0.0, time - start)
         return self.regime.learning_rate * rate_factor(
             method, self.version if method.by == "updates" else seconds
         )

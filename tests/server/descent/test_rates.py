@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeflock.server.coordination import Push
-from edgeflock.server.descent import Parameters, Regime, Step, StepMethod
+from edgeflock.server.descent import Gathered, Parameters, Regime, Step, StepMethod
 from edgeflock.server.descent.rates import SCHEDULES, power, rate_factor
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine, recover, replay
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import parse
@@ -56,6 +57,25 @@ def test_by_seconds_it_is_the_time_of_the_updates_since_the_first() -> None:
         parameters.apply(Step(version, np.array([0]), np.ones(1, np.float32), time=time))
         seen.append(float(before - parameters.theta[0]))
     assert seen == [1, 1, 0.5, 0.25, 1]
+
+
+def test_the_first_round_is_checked_at_the_rate_that_it_will_have() -> None:
+    """The rate rises over ten seconds, and so does what the round's last update may take too far."""
+    how = StepMethod(by="seconds", warmup=10.0, least=0.0)
+    regime = Regime("none", 1.0, 8, rounds=True, method=how)
+    layout = Layout.from_shapes([("w", (2,))])
+    parameters = Parameters(0, np.zeros(2, np.float32), regime=regime, start=0)
+    gathered = Gathered(layout)
+    first, last = (
+        Step(0, slice(None), np.full(2, 8, np.float32), samples=1, time=time) for time in (100.0, 110.0)
+    )
+    assert parameters.fits(first, 4.0)
+    gathered.add(first)
+    assert not parameters.fits(last, 4.0, gathered)
+    gathered.add(last)
+    assert not parameters.fits_round(gathered, 4.0)
+    parameters.apply(gathered)
+    assert parameters.theta.tolist() == [-8, -8]
 
 
 RATE = "coordination.learning_rate=0.05"
