@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,6 @@ Place = Callable[[VectorState, Iterable[Step]], Vectors]
 
 _STRIDE = 16
 """The average includes every 16th version: it is as good, and the cost an update becomes negligible."""
-
-_NOTHING_ASKED = None, 0, Regime("", 0.0, 0), (0.0, 0.0)
 
 _MIN_LAG = 10
 """Running statistics move at most a tenth of the way to those of an update."""
@@ -69,8 +68,6 @@ class Parameters:
         """The vectors with the state of each parameter."""
         self._rule = rule(regime.rule)
         SCHEDULES.lookup(regime.method.schedule, "optimizer.schedule")
-        self._asked: tuple[Step | None, int, Regime, tuple[float, float]] = _NOTHING_ASKED
-        """(step, version, regime) that `_weight_and_rate` was asked for last, and its answer."""
         self._buffers, self._norms = buffers, norms
         self._place = place
         self._begin(theta, average, memory, recent)
@@ -136,31 +133,16 @@ class Parameters:
 
         Running statistics are not checked. They are sent at half precision, and stay within the sent range.
         """
+        rate = self.learning_rate(step.time, None if gathered is None else gathered.start_time)
         if not self.regime.rounds:
-            return self._stepper.fits(step, *self._weight_and_rate(step), limit)
+            return self._stepper.fits(step, self._weight(step), rate, limit)
         with np.errstate(over="ignore", invalid="ignore"):
             total, samples = np.float32(step.samples) * step.delta, step.samples
             if gathered is not None:
                 total += gathered.gradient[step.indices]
                 samples += gathered.samples
-        weight = self._round_weight(samples)
-        rate = self.learning_rate(step.time, None if gathered is None else gathered.start_time)
-        total_step = replace(step, delta=total)
+        weight, total_step = self._round_weight(samples), replace(step, delta=total)
         return not step.samples or self._stepper.fits(total_step, weight, rate, limit, samples)
-
-    def fits_round(self, gathered: Gathered, limit: float) -> bool:
-        """`fits` for a whole round, whose learning rate may have changed since."""
-        step, weight, rate = self._round_step(gathered)
-        return not gathered.samples or self._stepper.fits(step, weight, rate, limit, gathered.samples)
-
-    def _round_step(self, gathered: Gathered) -> tuple[Step, float, float]:
-        """Return a round as one dense step, its weight and its rate."""
-        step = Step(self.version, slice(None), gathered.total, time=gathered.time)
-        return (
-            step,
-            self._round_weight(gathered.samples),
-            self.learning_rate(gathered.time, gathered.start_time),
-        )
 
     def limit_statistics(self, step: Step) -> Step:
         """Return `step` with its running statistics limited as the regime says for this version.
@@ -177,26 +159,34 @@ class Parameters:
         method = replace(self.regime.method, nodes=nodes)
         self.regime, self._stepper.unit = replace(self.regime, method=method), method.unit
 
-    def apply(self, change: Step | Gathered) -> None:
+    def apply(self, change: Step | Gathered, limit: float = inf) -> bool:
         """Apply a step as the next version, or a round as one version for each of its steps.
 
         Of a round only the last of these versions exists: w <- w - eta_scaled sum_i r_i g_i over its steps
-        (ScaDLES, equations 4a to 4c).
+        (ScaDLES, equations 4a to 4c). If the change does not fit, as `fits` says, change nothing: False.
         """
-        if self.start_time is None:
-            self.start_time = change.start_time if isinstance(change, Gathered) else change.time
+        start_time = change.time if isinstance(change, Step) else change.start_time
+        rate = self.learning_rate(change.time, start_time)
         if isinstance(change, Step):
-            self._stepper.take(change, *self._weight_and_rate(change))
-            self._asked = _NOTHING_ASKED
+            fits = self._stepper.take(change, self._weight(change), rate, limit=limit)
+        elif samples := change.samples:
+            step = Step(self.version, slice(None), change.total, time=change.time)
+            fits = self._stepper.take(step, self._round_weight(samples), rate, samples, limit)
+        else:  # a defence has rejected all of the round
+            fits = True
+        if not fits:
+            return False
+        if self.start_time is None:
+            self.start_time = start_time
+        if isinstance(change, Step):
             if change.statistics.size:
                 self._follow(change.statistics, self.version - change.base)
             self._advance(1)
-            return
-        if change.samples:  # else a defence has rejected all of it
-            self._stepper.take(*self._round_step(change), change.samples)
-        if change.measured_samples:
-            self._follow(change.statistics / np.float32(change.measured_samples), 0)
-        self._advance(change.steps)
+        else:
+            if change.measured_samples:
+                self._follow(change.statistics / np.float32(change.measured_samples), 0)
+            self._advance(change.steps)
+        return True
 
     def _advance(self, versions: int) -> None:
         before, self.version = self.version, self.version + versions
@@ -228,21 +218,15 @@ class Parameters:
             method, self.version if method.by == "updates" else seconds
         )
 
-    def _weight_and_rate(self, step: Step) -> tuple[float, float]:
-        """Return (the weight of a step without the per-parameter staleness, its learning rate).
+    def _weight(self, step: Step) -> float:
+        """Return the weight of a step, without the per-parameter staleness.
 
-        With n nodes, each step counts 1 / n, and the rule counts n steps as one version. `fits` and `apply`
-        ask for the same step one after the other, so the answer is kept between them.
+        With n nodes, each step counts 1 / n, and the rule counts n steps as one version.
         """
-        step_before, version, regime, answer = self._asked
-        if step_before is not step or version != self.version or regime is not self.regime:
-            nodes = self.regime.method.nodes
-            turns = -(-self._stepper.steps_since(step.base, self.version) // nodes)
-            share = batch_share(step.samples, self.regime.base_batch)
-            weight = self._rule.weight(step, step.base + turns) * share / nodes
-            answer = weight, self.learning_rate(step.time)
-            self._asked = step, self.version, self.regime, answer
-        return answer
+        nodes = self.regime.method.nodes
+        turns = -(-self._stepper.steps_since(step.base, self.version) // nodes)
+        share = batch_share(step.samples, self.regime.base_batch)
+        return self._rule.weight(step, step.base + turns) * share / nodes
 
     def _round_weight(self, samples: int) -> float:
         return batch_share(samples, self.regime.base_batch)

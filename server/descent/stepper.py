@@ -70,7 +70,11 @@ class Stepper:
         finite, too.
         """
         factor, rest = self._factors(weight, rate, samples)
-        move = entry = abs(float(factor)) * max_magnitude(step.delta)
+        return self._fits(step, factor, rest, abs(float(factor)) * max_magnitude(step.delta), limit)
+
+    def _fits(self, step: Step, factor: np.float32, rest: np.float32, entry: float, limit: float) -> bool:
+        """`fits`, where the largest |entry| of the weighed step is `entry`."""
+        move = entry
         if not self._is_plain:
             if not entry <= _SQUARABLE:
                 return False
@@ -83,20 +87,24 @@ class Stepper:
             self._bound.record_checked(move, limit)
         return fits
 
-    def take(self, step: Step, weight: float, rate: float, samples: int = 1) -> None:
-        """Apply the step, or add it to the waiting updates."""
+    def take(self, step: Step, weight: float, rate: float, samples: int = 1, limit: float = math.inf) -> bool:
+        """Apply the step, or add it to the waiting updates. If it does not fit, change nothing: False."""
         factor, rest = self._factors(weight, rate, samples)
+        entry = abs(float(factor)) * max_magnitude(step.delta)
+        if limit < math.inf and not self._fits(step, factor, rest, entry, limit):
+            return False
         waiting, together = self._waiting + 1, self._method.together
         if not self._is_plain:
-            self._bound.record(abs(float(factor)) * max_magnitude(step.delta), waiting)
+            self._bound.record(entry, waiting)
         if self._is_plain or waiting < together:
             self._store.vectors.descend(step.indices, step.delta, step.base, factor, self.unit)
             self._waiting = waiting % together
-            return
+            return True
         self._store.retry(lambda: self._store.vectors.step(rest, self._weigh(step, factor)))
         self._waiting = 0
         if together == 1:  # updates that waited were of an earlier regime
             self._is_gathering, self._is_plain = False, self._method.is_plain
+        return True
 
     def _factors(self, weight: float, rate: float, samples: int) -> tuple[np.float32, np.float32]:
         """Return the weight of a step's entries, and the rate of the step."""

@@ -28,7 +28,7 @@ from edgeflock.server.publication import Exact, Outlet, Publication
 from edgeflock.shared.errors import ConfigError, Refused, StepTooLarge, Superseded
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
-from edgeflock.shared.protocol.messages import Receipt
+from edgeflock.shared.protocol.messages import Receipt, Update
 
 _QUICK_ENTRIES = 100_000
 """Entries that are decoded and applied in about two milliseconds."""
@@ -36,6 +36,16 @@ _QUICK_ENTRIES = 100_000
 
 def _ignore(push: Push, step: Step) -> None:
     pass
+
+
+def _too_large(update: Update, limit: float, in_round: bool = False) -> StepTooLarge:
+    beyond = f"would take a parameter beyond {limit:g} (limits.parameter)"
+    if in_round:  # each update fitted, but the learning rate may have been raised since
+        return StepTooLarge(f"the round from version {update.base} {beyond}")
+    return StepTooLarge(
+        f"update {update.sequence}, from version {update.base}, {beyond}, or to NaN; check the "
+        "device's data, or lower coordination.learning_rate"
+    )
 
 
 class Engine:
@@ -215,38 +225,34 @@ class Engine:
             weight = parameters.reported_weight(step)
             decision = self.guard.decide(parameters.version, push.device, step, weight)
             step = step.scaled(decision.share)
-        limit = self._limits.parameter
-        if not parameters.fits(step, limit, self._coordinator.round_sum):
-            raise StepTooLarge(
-                f"update {update.sequence}, from version {update.base}, would take a parameter beyond "
-                f"{limit:g} (limits.parameter), or to NaN; check the device's data, or lower "
-                "coordination.learning_rate"
-            )
+        limit, rounds = self._limits.parameter, parameters.regime.rounds
+        if rounds and not parameters.fits(step, limit, self._coordinator.round_sum):
+            raise _too_large(update, limit)
         verdict = self._coordinator.offer(push, step, now)
         if decision is not None:
             self._decisions[push] = decision
-        self.observe(push, sent)
-        if verdict is not None:
-            self._apply(verdict, answers)
+        if verdict is None or self._apply(verdict, answers) or rounds:
+            self.observe(push, sent)
 
-    def _apply(self, verdict: Apply, answers: list[tuple[Push, Answer]]) -> None:
-        """Put updates into the journal and the model. Append their receipts to `answers`."""
-        before, limit = self.parameters.version, self._limits.parameter
-        if isinstance(verdict.change, Gathered) and not self.parameters.fits_round(verdict.change, limit):
-            # Each contribution was checked, but the learning rate may have been raised since.
-            refusal = StepTooLarge(
-                f"the round from version {before} would take a parameter beyond {limit:g} (limits.parameter)"
-            )
-            answers += [(self._resent.pop(push, push), refusal) for push, _ in verdict.updates]
-            self._decisions.clear()
-            return
-        for version, (push, touched) in enumerate(verdict.updates, before + 1):
+    def _apply(self, verdict: Apply, answers: list[tuple[Push, Answer]]) -> bool:
+        """Put updates into the model and the journal, if they fit. Append their answers to `answers`."""
+        parameters, before, limit = self.parameters, self.parameters.version, self._limits.parameter
+        touched = [parameters.changed_indices(indices) for _, indices in verdict.updates]
+        if not parameters.apply(verdict.change, limit):
+            for push, _ in verdict.updates:
+                self._decisions.pop(push, None)
+                refusal = _too_large(push.update, limit, isinstance(verdict.change, Gathered))
+                answers.append((self._resent.pop(push, push), refusal))
+            return False
+        for version, ((push, _), indices) in enumerate(
+            zip(verdict.updates, touched, strict=True), before + 1
+        ):
             update, (share, decision) = push.update, self._record_decision(version, push)
             facts = version, push.device, update.sequence, push.time, update.loss, update.samples
             self._log.add_update(*facts, push.frame, share, decision)
             self.receipts.add(push.device, update.sequence, version)
             self._gate.record_update(push.device, version)
-            self.outlet.add(self.parameters.changed_indices(touched))
+            self.outlet.add(indices)
             moments = self._moments.report(push.device, update.moments)
             self._labels.count(push.device)
             labels = self._labels.report(push.device, update.labels)
@@ -256,7 +262,7 @@ class Engine:
             accepted = Accepted(receipt, before - update.base, share)
             answers.append((self._resent.pop(push, push) if self._resent else push, accepted))
             self._applied.append((push, accepted))
-        self.parameters.apply(verdict.change)
+        return True
 
     def _record_decision(self, version: int, push: Push) -> tuple[float, bytes | None]:
         """Return (the share that counts of the update that makes `version`, the decision for the journal)."""

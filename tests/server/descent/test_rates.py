@@ -73,7 +73,7 @@ def test_the_first_round_is_checked_at_the_rate_that_it_will_have() -> None:
     gathered.add(first)
     assert not parameters.fits(last, 4.0, gathered)
     gathered.add(last)
-    assert not parameters.fits_round(gathered, 4.0)
+    assert not parameters.apply(gathered, 4.0)
     parameters.apply(gathered)
     assert parameters.theta.tolist() == [-8, -8]
 
