@@ -316,7 +316,7 @@ function endingOf(error) {
   if (error instanceof Stopped) return {why: "stopped", reason: error.message};
   if (error instanceof RunOver) return {why: "over", reason: error.message};
   if (error instanceof Refused) return {why: "refused", reason: error.message};
-  return {why: "failed", reason: printable(error instanceof DeviceError ? error.message : (error?.stack ?? error))};
+  return {why: "failed", reason: printable(error instanceof DeviceError ? error.message : `${error?.name}: ${error?.message ?? error}`)};
 }
 
 /** Version 0 as the server's file has it; null: pull the model. */

@@ -2,6 +2,7 @@
  * Where a device keeps its identity, what it has not sent yet, and the update under way.
  * @module
  */
+import {DeviceError} from "./errors.js";
 
 /**
  * Values are what structured clones hold, keys of WebCrypto that nobody can export among them.
@@ -30,7 +31,9 @@ export function browserStorage(name = "edgeflock") {
   const opened = () => {
     const request = indexedDB.open(name, 1);
     request.onupgradeneeded = () => request.result.createObjectStore("values");
-    return result(request);
+    return result(request).catch((error) => {
+      throw new DeviceError(`this browser lets the page store nothing (${error?.message}): leave its private mode, or give storage: null`);
+    });
   };
   const perform = async (mode, act) => {
     database ??= opened();

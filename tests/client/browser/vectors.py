@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 
 from edgeflock.client.training.calibration import Calibration
 from edgeflock.client.training.local_optimizer import Adafactor, LocalOptimizer
@@ -177,11 +178,13 @@ def model_vectors() -> Iterator[Any]:
 
 def welcome(**fields: Any) -> Welcome:
     """The terms of a run like the defaults, but for `fields`."""
-    fillings = [Filling(1, -0.25, 0.25)] * len(SHAPES)
+    fillings = tuple(Filling(1, -0.25, 0.25) for _ in SHAPES)
     usual = Welcome(
-        *(PROTOCOL, "5f3c0ad1e2b49687", "nets:Tiny", "cross_entropy", SHAPES, Start(7, tuple(fillings))),
-        *(3, 7, 10, 1, 0.0625, 0.03125, 0.5, 0.0, 0.25, 3, 5, 1 << 26, 0.0, 0.0),
-    )
+        protocol=PROTOCOL, run="5f3c0ad1e2b49687", model="nets:Tiny", loss="cross_entropy", layout=SHAPES,
+        start=Start(7, fillings), version=3, sequence=7, batch=10, local_steps=1, local_rate=0.0625,
+        select=0.03125, balance=0.5, threshold=0.0, feedback=0.25, indices=3, values=5, frame_bytes=1 << 26,
+        alpha=0.0, beta=0.0,
+    )  # fmt: skip
     return replace(usual, **fields)
 
 
@@ -217,12 +220,15 @@ def selection_vectors() -> Iterator[Any]:
         yield {"name": name, "welcome": text(wire.encode(terms)), "steps": steps}
 
 
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "adafactor": {"adafactor": 0.9375},
+    "adam": {"adam": True},
+    "momentum": {"momentum": 0.5, "proximal": 0.25},
+}
+
+
 def optimizer_vectors() -> Iterator[Any]:
-    for name, fields in {
-        "adafactor": {"adafactor": 0.9375},
-        "adam": {"adam": True},
-        "momentum": {"momentum": 0.5, "proximal": 0.25},
-    }.items():
+    for name, fields in OPTIMIZERS.items():
         terms, random = welcome(**fields), np.random.default_rng(4)
         theta = random.standard_normal(LAYOUT.size).astype(np.float32)
         own = Adafactor(LAYOUT, terms.adafactor, terms.start) if terms.adafactor else None
@@ -334,6 +340,43 @@ def _weighed(octets: bytes) -> dict[str, Any]:
     return {**found, "cost": [cost.octets, cost.work], "outputs": outputs}
 
 
+def gradient_vectors() -> Iterator[Any]:
+    """Steps of graphs in native onnxruntime, whose gradients are functions of theta and the batch."""
+    for name in ("DigitsCNN", "LSTMTagger", "TabularMLP", "normed"):
+        octets = (GRAPHS / f"{name}.onnx").read_bytes()
+        random = np.random.default_rng(len(name))
+        session = onnxruntime.InferenceSession(octets, providers=["CPUExecutionProvider"])
+        made = {one.name.partition("/")[2]: one.shape for one in session.get_outputs() if "/" in one.name}
+        buffers = {one.name for one in session.get_outputs() if one.name.startswith("buffer/")}
+        shapes: list[Any] = [[n, s, *([True] if f"buffer/{n}" in buffers else [])] for n, s in made.items()]
+        layout = Layout.from_shapes(shapes)
+        theta = (0.1 * np.abs(random.standard_normal(layout.size))).astype(np.float32)
+        ports = {one.name: one for one in session.get_inputs()}
+        feeds: dict[str, Any] = {
+            f"theta/{t.name}": theta[t.start : t.stop].reshape(t.shape)
+            for t in layout.tensors
+            if f"theta/{t.name}" in ports
+        }
+        feeds["x"] = random.standard_normal((6, *ports["x"].shape[1:])).astype(np.float32)
+        whole = "int64" in ports["y"].type
+        y = random.integers(0, 2, (6, *ports["y"].shape[1:]))
+        feeds["y"] = y if whole else y.astype(np.float32)
+        loss, *parts = session.run(
+            ["loss", *(f"gradient/{n}" for n in made if f"buffer/{n}" not in buffers)], feeds
+        )
+        yield {
+            "octets": text(octets),
+            "shapes": shapes,
+            "theta": text(theta),
+            "x": text(feeds["x"]),
+            "shape": list(feeds["x"].shape[1:]),
+            "y": text(y.astype(np.int32 if whole else np.float32)),
+            "whole": whole,
+            "loss": float(loss),
+            "gradient": text(np.concatenate([part.ravel() for part in parts])),
+        }
+
+
 def all_vectors() -> dict[str, Any]:
     """All of them, as JSON has them."""
     lists: dict[str, Callable[[], Iterator[Any]]] = {
@@ -347,6 +390,7 @@ def all_vectors() -> dict[str, Any]:
         "optimizers": optimizer_vectors,
         "calibrations": calibration_vectors,
         "graphs": graph_vectors,
+        "gradients": gradient_vectors,
     }
     made: dict[str, Any] = {name: list(make()) for name, make in lists.items()}
     digests = [text(LAYOUT.digest), text(Layout.from_shapes(NORMED).digest)]

@@ -264,3 +264,19 @@ test("graphs are taken and weighed as Python does it", async () => {
   }
   assert.ok(weighed > 20, `${weighed} graphs were weighed`);
 });
+
+test("gradients in WebAssembly agree with native ones to a relative 1e-5", async () => {
+  const {Backend} = await load("training/backend.js");
+  for (const {octets, shapes, theta, x, shape, y, whole, loss, gradient} of vectors.gradients) {
+    const backend = await Backend.load(bytes(octets), Layout.of(shapes), 2 ** 29);
+    const targets = whole ? new Int32Array(bytes(y).buffer) : floats(y);
+    const found = await backend.gradient(floats(theta), {x: floats(x), y: targets, shape});
+    assert.ok(Math.abs(found.loss / loss - 1) < 1e-5);
+    const expected = floats(gradient);
+    const norm = (vector) => Math.hypot(...vector);
+    const relative = norm(found.gradient.map((entry, k) => entry - expected[k])) / norm(expected);
+    assert.ok(relative < 1e-5, `${shapes.length} tensors: ${relative}`);
+    await assert.rejects(backend.gradient(floats(theta), {x: floats(x), y: targets, shape: [...shape, 1]}), /server|data|model/);
+    await backend.close();
+  }
+});
