@@ -131,11 +131,12 @@ async def measure(
     *,
     lag: int,
     plain: bool = False,
+    path: str = "",
 ) -> Measured:
     """Push from `devices` connections for `seconds`, each update computed `lag` versions before.
 
     An update that asks for an answer is from the version that the device holds.
-    `plain` sends the frames to an echo server instead.
+    `plain` sends the frames to an echo server instead. `path` comes before the routes.
     """
     port, process = server
     done, stop_at = 0, 0.0
@@ -143,7 +144,7 @@ async def measure(
     async def device(number: int) -> None:
         nonlocal done
         update = updates[number % len(updates)]
-        async with _socket(port) as socket:
+        async with _socket(port, path) as socket:
             sequence = version = 0
             if not plain:
                 await socket.send_bytes(wire.encode(Hello(PROTOCOL, f"device-{number}", b"", {})))
@@ -188,7 +189,7 @@ async def measure(
 
 
 @asynccontextmanager
-async def _socket(port: int) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-    url = f"http://127.0.0.1:{port}/v1/session"
+async def _socket(port: int, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    url = f"http://127.0.0.1:{port}{path}/v1/session"
     async with aiohttp.ClientSession() as http, http.ws_connect(url, compress=0, max_msg_size=0) as socket:
         yield socket

@@ -114,7 +114,7 @@ async def _runs_at(server: URL, *, insecure: bool) -> dict[str, set[str]]:
                 raise ServerAtFault(f"{server} lists more runs than fit in {_LONGEST_LIST} bytes")
             except asyncio.IncompleteReadError as whole:
                 document: Any = json.loads(whole.partial)
-        rows = {row["name"]: {str(label) for label in row["labels"]} for row in document["runs"]}
+        rows = {str(row["name"]): {str(label) for label in row["labels"]} for row in document["runs"]}
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise EdgeflockError(f"no list of runs from {server}: {printable(str(error))}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -2,12 +2,14 @@
 
 import re
 from inspect import getdoc
+from typing import Any
 
 from aiohttp import web
 
 from docs.site.settings import escaped
 from edgeflock.server.http import actions, joining, metrics, models, status
 from edgeflock.server.http import page as browser
+from edgeflock.server.supervision.app import OwnRoutes
 
 _INTRODUCTION = """\
 # HTTP
@@ -16,6 +18,16 @@ What a server answers, except for the devices' WebSocket, `/v1/session`, which [
 describes. Tokens go into `Authorization: Bearer TOKEN`; who may do what:
 [roles](../operations.md#who-may-do-what). Errors are JSON with a [code](errors.md) and a
 text: `{"code": "forbidden", "detail": "..."}`.
+
+| method | path | |
+|---|---|---|
+"""
+
+_SEVERAL_RUNS = """
+## Several runs
+
+[A server of several runs](../how-to/several-runs.md) has all of the above below `/v1/runs/NAME` for each
+run, and its own routes:
 
 | method | path | |
 |---|---|---|
@@ -38,4 +50,15 @@ def page() -> str:
             said = " ".join((getdoc(route.handler) or "").split())
             path = re.sub(r"{(\w+):[^/]+}", r"{\1}", route.path.replace("[^/]+", "text"))
             rows.append(f"| {route.method} | `{path}` | {escaped(said)} |")
-    return _INTRODUCTION + "\n".join(rows) + "\n"
+    return _INTRODUCTION + "\n".join(rows) + "\n" + _SEVERAL_RUNS + "\n".join(_own_rows()) + "\n"
+
+
+def _own_rows() -> list[str]:
+    """The rows of a server of several runs."""
+    nothing: Any = None
+    rows = []
+    for route in OwnRoutes(*[nothing] * 7).app().router.routes():
+        said = " ".join((getdoc(route.handler) or "").split())
+        if said and route.method != "HEAD" and route.resource is not None:
+            rows.append(f"| {route.method} | `{route.resource.canonical}` | {escaped(said)} |")
+    return rows

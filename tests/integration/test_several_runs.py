@@ -1,6 +1,7 @@
 """A server of several runs: real processes, which learn, die, hang and end without touching each other."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 
 from edgeflock.api.client import Client
 from edgeflock.inference.predicting import load
-from edgeflock.shared.errors import EdgeflockError, Unauthorized
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
 from tests.library.operations.test_watching import run as edgeflock_output
 from tests.several_runs import Hosting, processes, several_runs
 
@@ -209,3 +210,41 @@ async def test_a_run_is_paused_resumed_changed_and_archived(
             await hosting.client("a").request("GET", "/v1/status")
         training.cancel()
         await asyncio.wait([training])
+
+
+@pytest.mark.slow
+async def test_a_device_trains_for_the_runs_it_names_or_the_one_for_its_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    north = LINEAR.replace("[server]", '[server]\nlabels = ["site=north"]')
+    south = CLOSED.replace("[model]", '[server]\nlabels = ["site=south"]\n[end]\nupdates = 20\n[model]')
+    async with several_runs(tmp_path / "runs", north=north, south=south, plain=CNN) as hosting:
+        for name in ("north", "south", "plain"):
+            await hosting.until_state(name, "running")
+        common = {"data": "digits:", "backend": "torch"}
+
+        with pytest.raises(
+            ConfigError, match=r"none of them fits this device's labels \(site=west\)"
+        ) as raised:
+            await Client(hosting.url, **common, labels=["site=west"]).run()
+        assert "north (site=north), plain (no labels)" in str(raised.value), "the closed one is not shown"
+
+        done = await Client(hosting.url, **common, name="pi-1", labels=["site=north", "kind=pi"]).run()
+        assert done.updates > 0
+        assert (await hosting.until_state("north", "ended"))["version"] == done.updates
+        assert (await hosting.rows())["plain"]["version"] == 0
+
+        of_south = (hosting.folder / "south" / "admin-token").read_text().strip()
+        created = await edgeflock_output("token", "create", hosting.folder / "south", "--json")
+        joined = await edgeflock_output(
+            "client", "join", hosting.address("south"), json.loads(created)["token"], "--name", "pi-2"
+        )
+        assert joined == ""
+        assert (tmp_path / "config" / "edgeflock" / "identity-south.json").exists()
+        both = Client(hosting.url, **common, name="", runs=["south", "plain"], cpu="150%")
+        await both.run()
+        await hosting.until_state("plain", "ended")
+        assert (await hosting.until_state("south", "ended"))["version"] == 20
+        devices = (await hosting.client("south", of_south).request("GET", "/v1/status"))["devices"]
+        assert [device["name"] for device in devices] == ["pi-2"]
