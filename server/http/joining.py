@@ -6,6 +6,7 @@ docs/protocol.md is the reference of the first.
 import asyncio
 from contextlib import suppress
 from functools import partial
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -59,7 +60,8 @@ async def invite(request: web.Request) -> web.Response:
     create = partial(request.app[REGISTER].create, "device", reusable=reusable, seconds=_INVITATION_SECONDS)
     token = await asyncio.to_thread(create)  # it waits for the disk
     origin = request.headers.get("Origin", f"{request.scheme}://{request.host}")
-    page, code = training_page(origin, token.text), None
+    path = urlsplit(request.app[REGISTER].url).path  # of the run, at a server of several
+    page, code = training_page(origin + path, token.text), None
     with suppress(ImportError):
         import segno
 

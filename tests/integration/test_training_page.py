@@ -87,10 +87,11 @@ def test_only_this_page_compiles_and_nothing_is_inline_or_of_others() -> None:
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|https?://\w", text
         ), name
-        for wanted in re.findall(r'"/assets/([^"]+)"', text):
+        for wanted in re.findall(r'"(?:\.\./\.\./)?assets/([^"]+)"', text):
             assert wanted in assets(), f"{name} asks for {wanted}"
-        for wanted in re.findall(r'"/train/((?:page|device/data)/[^"]+)"', text):
+        for wanted in re.findall(r'"\.\./(device/data/[^"]+)"', text):
             assert wanted in page, f"{name} asks for {wanted}"
+        assert not re.search(r"[\"'`]/\w", text), f"{name} is at home at the root alone"
 
 
 async def test_libraries_are_served_once_they_are_installed(cache: Path) -> None:

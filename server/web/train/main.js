@@ -1,11 +1,12 @@
 // The training page: says what will happen, starts on a tap, shows what it costs, and stops at once.
 
-import { el, fill, say } from "/assets/dom.js";
-import { count, decimal, percent, size } from "/assets/numbers.js";
-import { Rest } from "/train/page/rest.js";
+import { el, fill, say } from "../../assets/dom.js";
+import { count, decimal, percent, size } from "../../assets/numbers.js";
+import { Rest } from "./rest.js";
 
 const at = (id) => document.getElementById(id);
-const ENGINE = "/train/device/vendor/onnxruntime-web/ort.wasm.bundle.min.mjs";
+const SERVER = new URL(".", location.href).href; // a server of several runs has a path for each
+const ENGINE = new URL("../device/vendor/onnxruntime-web/ort.wasm.bundle.min.mjs", import.meta.url);
 const STATES = {
     joining: "Joining",
     connecting: "Connecting",
@@ -35,7 +36,7 @@ function take_token() {
 
 // One tab of a browser trains: all of them are the same device.
 async function start() {
-    await navigator.locks.request("edgeflock training", { ifAvailable: true }, async (lock) => {
+    await navigator.locks.request(`edgeflock training ${SERVER}`, { ifAvailable: true }, async (lock) => {
         if (lock) await train();
         else say(at("trouble"), "This device trains in another tab already.");
     });
@@ -46,9 +47,9 @@ async function train() {
     show("Connecting");
     running(true);
     try {
-        const { WorkerDevice } = await import("/train/device/index.js");
+        const { WorkerDevice } = await import("../device/index.js");
         device = new WorkerDevice({
-            server: location.origin,
+            server: SERVER,
             token,
             data: async (wish) => sources?.data(wish) ?? null,
             onEvent: heard,
@@ -104,7 +105,7 @@ function welcomed(terms) {
     );
     at("data").hidden = at("meter").hidden = false;
     meter({});
-    import("/train/page/sources.js").then(({ build_sources }) => {
+    import("./sources.js").then(({ build_sources }) => {
         sources?.close();
         sources = build_sources(at("data"), terms, () => device?.wake());
     });
@@ -120,8 +121,8 @@ function meter({ steps = 0, updates = 0, loss = null, accuracy = null, sent = 0,
 // Whether this device is known here, and what may be forgotten.
 async function known() {
     try {
-        const { identityOf } = await import("/train/device/index.js");
-        const identity = await identityOf(location.origin);
+        const { identityOf } = await import("../device/index.js");
+        const identity = await identityOf(SERVER);
         say(at("identity"), identity ? `This browser takes part as ${identity.name}. Its key cannot be read, not even by this page.` : "");
         at("forget").hidden = !identity;
         return identity;
@@ -158,7 +159,7 @@ async function begin() {
 
 // Whether everybody may take part in the run.
 async function is_open() {
-    return (await fetch("/v1/status", { credentials: "omit" })).status !== 401;
+    return (await fetch(`${SERVER}v1/status`, { credentials: "omit" })).status !== 401;
 }
 
 say(at("server"), location.host);
@@ -171,8 +172,8 @@ at("metered").addEventListener("change", ({ target }) => {
 at("forget").addEventListener("click", async () => {
     device?.stop();
     device = null;
-    const { forget } = await import("/train/device/index.js");
-    await forget(location.origin);
+    const { forget } = await import("../device/index.js");
+    await forget(SERVER);
     token = "";
     await known();
     await begin();

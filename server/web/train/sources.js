@@ -1,12 +1,12 @@
 // The data that a visitor gives: drawings, tables, images, motion. Each fits some models, and nothing leaves the page.
 
-import { el, fill, say } from "/assets/dom.js";
-import { count } from "/assets/numbers.js";
-import { imageShape, scaled } from "/train/device/data/drawing.js";
-import { folderOf, isImage, readImage } from "/train/device/data/images.js";
-import { MotionRecorder, allowMotion, windowOf } from "/train/device/data/motion.js";
-import { Samples } from "/train/device/data/samples.js";
-import { parseTable, readTable } from "/train/device/data/table.js";
+import { el, fill, say } from "../../assets/dom.js";
+import { count } from "../../assets/numbers.js";
+import { imageShape, scaled } from "../device/data/drawing.js";
+import { folderOf, isImage, readImage } from "../device/data/images.js";
+import { MotionRecorder, allowMotion, windowOf } from "../device/data/motion.js";
+import { Samples } from "../device/data/samples.js";
+import { parseTable, readTable } from "../device/data/table.js";
 
 const PAD = 280; // pixels of the canvas
 const FEWEST = 5; // drawings before it trains
