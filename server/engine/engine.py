@@ -1,6 +1,6 @@
 """The single writer of the model: the whole path of an update, from the record to the receipt.
 
-    admit (decode, check) -> defend -> coordinate -> journal -> apply (weigh, descend) -> commit -> publish
+    admit (decode, check) -> defend -> coordinate -> apply (weigh, check) -> journal -> commit -> publish
 
 The engine is synchronous and uses no sockets or clocks. So a server, an emulated fleet and a test run the
 same code. It returns nothing that is ahead of the disk: a group of updates is answered when all of it is
