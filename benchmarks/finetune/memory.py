@@ -20,6 +20,9 @@ _UPDATES = 3
 _IDLE = "edgeflock.client.zoo:DigitsLinear"
 """650 parameters: the process alone."""
 
+_DEVICE = "import sys\nsys.modules['numba'] = None\n" + CLIENT
+"""A client without numba, which comes with the extra `server` only."""
+
 
 def measure(task: Task, folder: Path, backend: str) -> dict[str, Any]:
     """Return the peak resident sets in bytes (VmHWM) of two devices; one trains 650 parameters instead."""
@@ -58,7 +61,7 @@ def _peak(place: Path, model: dict[str, str], batch: int, backend: str) -> int:
             device = ["--server", url, "--data", model["data"], "--backend", backend, "--name", "device"]
             device += ["--set", f"client.directory={place / 'device'}"]
             device += ["--set", f"client.model={model['module']}"] if backend == "torch" else []
-            return 1024 * int(_run(CLIENT, device, place).split()[-1])
+            return 1024 * int(_run(_DEVICE, device, place).split()[-1])
         finally:
             server.send_signal(signal.SIGTERM)
 
