@@ -5,14 +5,21 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
+import aiohttp
 import pytest
 
 from edgeflock.api.client import Client
+from edgeflock.client.transport import Link, credentials
 from edgeflock.inference.predicting import load
+from edgeflock.server.identity import own_certificate
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Unauthorized
+from edgeflock.shared.identity import tls_for
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from tests.library.operations.test_watching import run as edgeflock_output
 from tests.several_runs import Hosting, processes, several_runs
 
@@ -248,3 +255,79 @@ async def test_a_device_trains_for_the_runs_it_names_or_the_one_for_its_labels(
         assert (await hosting.until_state("south", "ended"))["version"] == 20
         devices = (await hosting.client("south", of_south).request("GET", "/v1/status"))["devices"]
         assert [device["name"] for device in devices] == ["pi-2"]
+
+
+async def _last_of(frames: AsyncIterator[bytes]) -> None:
+    """Returns or raises once they end."""
+    async with asyncio.timeout(60):
+        async for _ in frames:
+            pass
+
+
+@pytest.mark.slow
+async def test_over_tls_runs_know_certificates_logins_and_revoked_tokens(tmp_path: Path) -> None:
+    """TLS ends before the run is known. Yet the run decides about certificates and other sites' pages."""
+    (tmp_path / "tls").mkdir()
+    own = own_certificate(tmp_path / "tls", "127.0.0.1")
+    settings = f"server.certificate={own.certificate}", f"server.key={own.key}"
+    demanding = f'[server]\nclient_certificates = "devices"\n{CLOSED}'
+    async with several_runs(tmp_path / "runs", *settings, a=demanding) as hosting:
+        await hosting.until_state("a", "running")
+        created = await edgeflock_output("token", "create", hosting.folder / "a", "--json")
+        identity = await credentials.join(hosting.address("a"), json.loads(created)["token"], "pi")
+        assert identity.certificate
+        hello = Hello(PROTOCOL, "pi", b"", {})
+        async with Link(hosting.address("a"), identity, hello, Random(0)) as device:
+            assert (await device.join()).version == 0
+        with pytest.raises(ConfigError, match="answers 403"):
+            async with Link(
+                hosting.address("a"), replace(identity, certificate=""), hello, Random(0)
+            ) as device:
+                await device.join()
+
+        connector = aiohttp.TCPConnector(ssl=tls_for("https", "127.0.0.1", identity.pin, insecure=False))
+        jar = aiohttp.CookieJar(unsafe=True)
+        async with aiohttp.ClientSession(connector=connector, cookie_jar=jar) as http:
+            own_page, other_page = {"Origin": hosting.url}, {"Origin": "https://evil.example"}
+
+            async def status(
+                method: str, path: str, headers: dict[str, str] | None = None, **body: object
+            ) -> int:
+                url = f"{hosting.url}{path}"
+                async with http.request(method, url, headers=headers, json=body or None) as answer:
+                    return answer.status
+
+            assert await status("GET", "/v1/runs/a/v1/status") == 401
+            assert await status("POST", "/v1/login", other_page, token=hosting.token) == 403
+            assert await status("POST", "/v1/login", own_page, token="guess") == 401
+            assert await status("POST", "/v1/login", own_page, token=hosting.token) == 200
+            assert await status("GET", "/v1/runs/a/v1/status") == 200
+            for path in ("/v1/runs/a/v1/checkpoint", "/v1/runs/a/pause"):
+                assert await status("POST", path) == 403, "a login without an origin"
+                assert await status("POST", path, other_page) == 403
+            assert await status("POST", "/v1/runs/a/v1/checkpoint", own_page) == 200
+            async with http.get(f"{hosting.url}/v1/runs/a") as page:
+                assert page.url.path == "/v1/runs/a/"
+                assert 'src="assets/main.js"' in await page.text()
+            assert await status("GET", "/v1/runs/a/assets/main.js") == 200
+            async with http.get(f"{hosting.url}/") as page:
+                assert 'src="assets/runs.js"' in await page.text()
+
+        made = json.loads(
+            await edgeflock_output("token", "create", hosting.folder, "--role", "viewer", "--json")
+        )
+        frames = hosting.client("a", made["token"]).frames()
+        assert await anext(frames)
+        with pytest.raises(EdgeflockError, match="needs a token of the role admin"):
+            await hosting.client("a", made["token"]).checkpoint()
+        with pytest.raises(EdgeflockError, match="role admin"):
+            await hosting.client(token=made["token"]).request("POST", "/v1/runs/a/pause", {})
+        metrics = hosting.client(token=made["token"]).send("GET", "/metrics")
+        async with metrics as answer:
+            assert 'edgeflock_version{run="a"} 0.0' in await answer.text()
+        listed = await edgeflock_output("token", "list", hosting.folder, "--json")
+        tokens = [json.loads(line) for line in listed.splitlines()]
+        (id_,) = (one["id"] for one in tokens if one["role"] == "viewer")
+        await edgeflock_output("token", "revoke", id_, hosting.folder)
+        with pytest.raises(EdgeflockError, match=r"lost|ended"):
+            await _last_of(frames)
