@@ -164,7 +164,7 @@ class Conversation:
             raise
         except Refused as refusal:
             count(refusal)
-            if not isinstance(refusal, AlreadyComputed):
+            if not isinstance(refusal, AlreadyComputed) or self._tasks is None:  # a leader may be at fault
                 return await self._refuse_update(update, refusal)
             is_counted = False
         else:

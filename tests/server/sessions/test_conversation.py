@@ -13,7 +13,14 @@ from edgeflock.server.engine import Accepted
 from edgeflock.server.roster import Device, RateLimiters, Relay
 from edgeflock.server.sessions import Conversation, SessionContext
 from edgeflock.server.sessions.conversation import R
-from edgeflock.shared.errors import Quarantined, Refused, RunComplete, StepTooLarge, TooManyRefused
+from edgeflock.shared.errors import (
+    AlreadyComputed,
+    Quarantined,
+    Refused,
+    RunComplete,
+    StepTooLarge,
+    TooManyRefused,
+)
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
     Goodbye,
@@ -137,6 +144,16 @@ def test_a_pull_is_answered_with_the_model_and_an_update_with_a_receipt(host: Ho
     assert receipt.model is not None
     assert receipt.model.base == 0
     assert host.noted == [1]
+
+
+def test_a_faulty_leader_s_answer_of_a_run_of_tasks_is_a_refusal_in_another(host: Host) -> None:
+    async def push(push: Push) -> Accepted:
+        raise AlreadyComputed("another device had computed this shard before")
+
+    host.push = push  # type: ignore[method-assign]
+    (refusal,) = host.tell(sparse_update(1, 0, {0: 1.0}))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.code, refusal.sequence) == (AlreadyComputed.code, 1)
 
 
 def test_one_pull_is_free_after_an_update(host: Host) -> None:
