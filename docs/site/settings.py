@@ -21,8 +21,9 @@ Later ones override earlier ones.
     EDGEFLOCK_SERVER__PORT=9000      # in the environment
     --set server.port=9000           # on the command line
 
-`edgeflock config` prints all of them as a file. An error names a wrong setting, its value, where it was set,
-and the most similar valid one. A setting that would do nothing is [refused as well](#what-goes-together).
+`edgeflock config` prints all of them as a file, in which they are comments: remove the `#` before one to
+change it. An error names a wrong setting, its value, where it was set, and the most similar valid one. A
+setting that would do nothing is [refused as well](#what-goes-together).
 """
 
 _TOGETHER = """\

@@ -126,7 +126,7 @@ def config(
         bool, typer.Option("--matrix", help="Print which settings need others, and why.")
     ] = False,
 ) -> None:
-    """Print every setting with its default, as a TOML file."""
+    """Print every setting with its default, as a TOML file in which they are comments."""
     if matrix:
         from edgeflock.shared.settings.combinations import markdown
 

@@ -141,14 +141,17 @@ def from_sections(document: Mapping[str, object], source: str, tables: Tables | 
 
 
 def describe() -> str:
-    """Return every key with its default as a TOML file."""
+    """Return every key with its default as a TOML file, which sets none of them.
+
+    Many defaults depend on whether another setting is set. So the keys are comments.
+    """
     defaults = Config()
-    lines = []
+    lines = ["# To change a setting, remove the '#' before it.", ""]
     for name, section in defaults:
         lines += [f"[{name}]  # {type(section).__doc__}"]
         told = descriptions(type(section))
         for key, value in section:
-            lines.append(f"{key} = {_toml(value)}" + (f"  # {told[key]}" if key in told else ""))
+            lines.append(f"# {key} = {_toml(value)}" + (f"  # {told[key]}" if key in told else ""))
         lines.append("")
     return "\n".join(lines)
 

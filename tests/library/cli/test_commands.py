@@ -18,10 +18,10 @@ def test_version_is_the_distribution_s() -> None:
 
 
 def test_config_prints_a_file_that_loads() -> None:
-    printed = tomllib.loads(edgeflock("config").stdout)
-    assert printed["coordination"]["rule"] == "adacomp"
-    assert printed["compression"]["select"] == 0.0
-    assert (printed["compression"]["indices"], printed["downlink"]["mode"]) == ("grid", "lossy")
+    text = edgeflock("config").stdout
+    assert set(tomllib.loads(text)) >= {"server", "coordination", "compression"}
+    assert '\n# rule = "adacomp"  # how staleness' in text
+    assert '\n# indices = "grid"  # coding of the positions' in text
 
 
 WRONG = {

@@ -1,5 +1,6 @@
 """Settings: which source wins, and what an error says."""
 
+import re
 import tomllib
 from contextlib import suppress
 from typing import Literal
@@ -87,10 +88,32 @@ def test_other_variables_are_not_settings() -> None:
 def test_described_defaults_are_the_defaults() -> None:
     described = describe()
     assert parse(described) == Config()
+    assert not any(tomllib.loads(described).values()), "none of them is set"
+    given = re.sub(r"^# (?=\w+ = )", "", described, flags=re.MULTILINE)
+    assert parse(given) == Config()
     # Every key there is, none left out.
-    assert {
-        section: set(keys) for section, keys in tomllib.loads(described.replace("# name", "name")).items()
-    } == {section: set(type(value).model_fields) for section, value in Config()}
+    assert {section: set(keys) for section, keys in tomllib.loads(given).items()} == {
+        section: set(type(value).model_fields) for section, value in Config()
+    }
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'coordination.mode = "elastic"',
+        "coordination.learning_rate = 0.1",
+        'compression.values = "f32"',
+        'model.module = "arrays:first.npz"',
+    ],
+)
+def test_one_change_of_the_described_settings_is_that_change_alone(setting: str) -> None:
+    """Defaults that depend on it follow it, as in a file without the others."""
+    section, _, line = setting.partition(".")
+    key = line.split()[0]
+    changed = re.sub(
+        rf"(\[{section}\].*?\n)# {key} = [^\n]*", rf"\1{line}", describe(), count=1, flags=re.DOTALL
+    )
+    assert parse(changed) == parse(f"[{section}]\n{line}\n")
 
 
 @given(
