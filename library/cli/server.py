@@ -76,7 +76,8 @@ def server(
         if not log_is_private and not settings.server.open:
             print(f"To let devices join: edgeflock token create {settings.server.directory}")
         elif server.token:
-            print(f"On each device, within a day: edgeflock client join {server.url} {server.token}")
+            # On a line of its own: without TLS a token ends with a dot, which is not that of a sentence.
+            print(f"On each device, within a day:\n    edgeflock client join {server.url} {server.token}")
         else:
             print(f"On each device: edgeflock client --server {server.url} --data URI")
         print(

@@ -1,13 +1,18 @@
 """The command line: what it prints where, and with which exit code it ends."""
 
 import fcntl
+import signal
 import sqlite3
+import subprocess
+import sys
 import tomllib
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from edgeflock.shared.identity import Token
 from tests.library.command_line import edgeflock
 
 
@@ -22,6 +27,19 @@ def test_config_prints_a_file_that_loads() -> None:
     assert set(tomllib.loads(text)) >= {"server", "coordination", "compression"}
     assert '\n# rule = "adacomp"  # how staleness' in text
     assert '\n# indices = "grid"  # coding of the positions' in text
+
+
+def test_the_line_that_lets_devices_join_is_a_command_alone(tmp_path: Path) -> None:
+    """Its token may end with a dot, which must not seem to be that of a sentence."""
+    command = [sys.executable, "-m", "edgeflock", "server", "--set", "server.port=0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as server:
+        assert server.stderr is not None
+        printed = next(line for line in server.stderr if "client join" in line)
+        server.send_signal(signal.SIGTERM)
+        server.stderr.read()
+    *words, address, token = printed.split()
+    assert words == ["edgeflock", "client", "join"]
+    assert (urlsplit(address).hostname, Token.parse(token).text) == ("127.0.0.1", token)
 
 
 WRONG = {
