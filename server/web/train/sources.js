@@ -61,7 +61,7 @@ function drawings({ input, classes, changed }) {
     const at = ({ offsetX, offsetY }) => [(offsetX / canvas.clientWidth) * PAD, (offsetY / canvas.clientHeight) * PAD];
     const line = (event) => {
         const point = at(event);
-        pen.lineWidth = PAD / 13;
+        pen.lineWidth = PAD / 9; // as thick as the strokes of digits and MNIST
         pen.lineCap = pen.lineJoin = "round";
         pen.beginPath();
         pen.moveTo(...(last ?? point));
