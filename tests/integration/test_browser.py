@@ -5,12 +5,14 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgpack
 from aiohttp import web
 
+from edgeflock.shared.identity import digest_of
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import Finding
 from tests.browser import Tab, browsing, needs_chromium
@@ -143,6 +145,31 @@ async def test_an_admin_looks_and_acts(tmp_path: Path) -> None:
         await tab.until("document.body.className === 'old'")
         await tab.until("document.getElementById('link').className === 'bad'")
         await shown(tab, HOSTILE)  # what was known stays
+
+
+async def test_an_admin_invites_a_browser(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path / "run", "server.browsers=true", closed=True, admin_token=ADMIN) as hosted,
+        browsing(tmp_path / "browser") as tab,
+    ):
+        await tab.looks(390, 844)
+        await log_in(tab, hosted.url, ADMIN)
+        for answer, reusable in (("For one", False), ("For many", True)):
+            await press(tab, "Invite")
+            await press(tab, answer)
+            await shown(tab, f"{hosted.url}/train#token=ef1.")
+            address = await tab.run("document.querySelector('dialog p').innerText")
+            made = hosted.register.tokens[digest_of(address.partition("#token=")[2])]
+            assert (made.role, made.reusable) == ("device", reusable)
+            assert await tab.run("document.documentElement.scrollWidth") <= 390
+            if find_spec("segno") is not None:
+                assert await tab.run("document.querySelector('dialog svg path').getBBox().width") > 25
+            await press(tab, "Done")
+            await tab.until("!document.querySelector('dialog')")
+        await press(tab, "Invite")
+        before = dict(hosted.register.tokens)
+        await press(tab, "Cancel")
+        assert hosted.register.tokens == before
 
 
 async def test_a_viewer_is_offered_nothing_to_do_and_leaves(tmp_path: Path) -> None:
