@@ -2,19 +2,19 @@
  * A device: it joins a run, pulls the model, trains on its own data, and pushes updates until the run is over.
  * @module
  */
-import {EMPTY, inflate, sha256, toHex} from "./bytes.js";
-import {DENSE} from "./codecs/indices.js";
-import {F16, F32, INT8, sizeOf} from "./codecs/values.js";
+import {EMPTY, sha256, toHex} from "./bytes.js";
 import {check, sourceOf} from "./source.js";
 import {DeviceError, Diverged, Refused, RunOver, RunReplaced, ServerFault, Stopped, printable} from "./errors.js";
-import {browserStorage, memoryStorage} from "./storage.js";
+import {storageOf} from "./storage.js";
 import {layoutOf} from "./terms.js";
 import {Backend} from "./training/backend.js";
+import {unpackFirst} from "./training/first.js";
 import {Replica} from "./training/replica.js";
 import {NO_MEMORY, forgetEntries, takeBack} from "./training/selection.js";
 import {Trainer} from "./training/trainer.js";
 import {join, parseToken} from "./transport/identity.js";
-import {Link, delay} from "./transport/link.js";
+import {Link} from "./transport/link.js";
+import {delay, untilAnswered} from "./transport/retrying.js";
 
 /**
  * @typedef {import("./source.js").Samples} Samples
@@ -55,6 +55,7 @@ export class Device {
   #paused = "";
   #wake = () => {};
   #factsDue = 0;
+  #state = "";
   #progress = {updates: 0, steps: 0, samples: 0};
 
   /** @param {Options} options */
@@ -114,42 +115,65 @@ export class Device {
 
   /** @param {StateEvent["state"]} state */
   #tell(state, detail = "") {
+    if (state === "training" && this.#state === "training") return;
+    this.#state = state;
     this.onEvent({kind: "state", state, detail});
   }
 
   async #run() {
-    const identity = await this.#identify();
-    const name = identity?.name ?? this.name;
-    const secrets = (await this.storage.get(this.#key("secret"))) ?? EMPTY;
-    this.#link = new Link({
-      server: this.server, name, identity, secret: secrets, ...this.limits, signal: this.#signal,
-      onRetry: (reason) => this.#tell("connecting", reason),
+    const stored = await this.storage.get(this.#key("identity"));
+    const isMine = stored && (!this.name || stored.name === this.name);
+    try {
+      return await this.#runAs(isMine ? stored : await this.#join());
+    } catch (error) {
+      // A server that was set up anew does not know the stored identity, but may have given a token.
+      if (!(error instanceof Refused && error.code === "unauthorized" && isMine && this.token)) throw error;
+      return await this.#runAs(await this.#join());
+    }
+  }
+
+  /** @param {import("./transport/identity.js").Identity | null} identity */
+  async #runAs(identity) {
+    this.#link?.leave("retired: it has another identity");
+    const link = (this.#link = new Link({
+      ...this.#retries, server: this.server, name: identity?.name ?? this.name, facts: factsOfMachine(), identity,
+      secret: (await this.storage.get(this.#key("secret"))) ?? EMPTY, memory: this.limits.memory, quiet: this.limits.quiet,
       onRenewed: (renewed) => this.storage.set(this.#key("identity"), renewed),
-    });
-    this.#link.facts = factsOfMachine();
+    }));
     for (;;) {
       this.#tell("connecting");
       try {
-        return await this.#takePart(this.#link);
+        return await this.#takePart(link);
       } catch (error) {
         if (!(error instanceof RunReplaced)) throw error;
       }
     }
   }
 
-  /** The identity that is stored, or that a token gives; null in an open run. */
-  async #identify() {
-    const stored = await this.storage.get(this.#key("identity"));
+  get #retries() {
+    const {patience} = this.limits;
+    return {signal: this.#signal, patience, onRetry: (/** @type {string} */ reason) => this.#tell("connecting", reason)};
+  }
+
+  /** The identity that the token gives; null without one, for an open run. */
+  async #join() {
     const random = () => `browser-${toHex(crypto.getRandomValues(new Uint8Array(4)))}`;
-    if (stored && (!this.name || stored.name === this.name)) return stored;
+    const isChosen = Boolean(this.name);
     this.name ||= (await this.storage.get(this.#key("name"))) ?? random();
+    const {token} = this;
+    if (token) {
+      this.#tell("joining");
+      const {pin, graph} = parseToken(token);
+      const attempt = () => join(this.server, token, this.name, {pin, graph: toHex(graph)}, this.#signal);
+      const identity = await untilAnswered(attempt, this.#retries).catch((error) => {
+        if (isChosen || !(error instanceof Refused && error.code === "name-in-use")) throw error;
+        this.name = random();
+        return untilAnswered(attempt, this.#retries);
+      });
+      await this.storage.set(this.#key("identity"), identity);
+    }
     await this.storage.set(this.#key("name"), this.name);
-    if (!this.token) return null;
-    this.#tell("joining");
-    const {pin, graph} = parseToken(this.token);
-    const identity = await join(this.server, this.token, this.name, {pin, graph: toHex(graph)}, this.#signal);
-    await this.storage.set(this.#key("identity"), identity);
-    return identity;
+    return token ? this.storage.get(this.#key("identity")) : null;
   }
 
   /** @param {string} what */
@@ -167,8 +191,10 @@ export class Device {
     this.onEvent({kind: "terms", model, loss, input, description, batch, parameters: layout.trained.size});
     this.#tell("preparing");
     const replica = new Replica(layout, welcome.start);
-    const first = welcome.weights && (await loadFirst(link, welcome.weights, layout));
-    if (first) replica.take(first);
+    if (welcome.weights) {
+      const first = await unpackFirst(welcome.weights, layout, (weights) => link.firstModel(weights));
+      if (first) replica.take(first);
+    }
     const graph = await link.graph();
     const backend = await Backend.load(graph, layout, this.limits.memory);
     try {
@@ -247,7 +273,7 @@ export class Device {
       const samples = await this.source({batch});
       this.#signal.throwIfAborted();
       if (samples) {
-        if (waits) this.#tell("training");
+        this.#tell("training");
         return check(samples, input);
       }
       if (!waits) this.#tell("waiting", "it has no samples yet");
@@ -259,11 +285,12 @@ export class Device {
   /** Wait while paused; whether the device did, so that its model is old. */
   async #rest() {
     if (!this.#paused) {
-      if (!this.#progress.updates) this.#tell("training");
+      this.#tell("training");
       return false;
     }
     while (this.#paused) {
       this.#tell("paused", this.#paused);
+      this.#link?.report({paused: this.#paused});
       await this.#woken(60);
     }
     this.#tell("training");
@@ -293,20 +320,6 @@ export class Device {
   }
 }
 
-/** The stored identity of a server; null: the device has not joined. @param {string} server @param {Options["storage"]} storage */
-export async function identityOf(server, storage = "edgeflock") {
-  const found = await storageOf(storage).get(`identity ${new URL(server).href}`);
-  return found ? {name: found.name} : null;
-}
-
-/** Forget all that is stored of a server. @param {string} server @param {Options["storage"]} storage */
-export async function forget(server, storage = "edgeflock") {
-  for (const what of ["identity", "name", "secret", "update"]) await storageOf(storage).delete(`${what} ${new URL(server).href}`);
-}
-
-/** @param {Options["storage"]} storage @returns {Storage} */
-const storageOf = (storage) => (typeof storage === "string" ? browserStorage(storage) : (storage ?? memoryStorage()));
-
 function factsOfMachine() {
   const {hardwareConcurrency: cores, deviceMemory} = /** @type {any} */ (globalThis.navigator ?? {});
   return {class: "browser", backend: "onnxruntime-web", ...(cores && {cores}), ...(deviceMemory && {memory: deviceMemory * 1024})};
@@ -317,22 +330,4 @@ function endingOf(error) {
   if (error instanceof RunOver) return {why: "over", reason: error.message};
   if (error instanceof Refused) return {why: "refused", reason: error.message};
   return {why: "failed", reason: printable(error instanceof DeviceError ? error.message : `${error?.name}: ${error?.message ?? error}`)};
-}
-
-/** Version 0 as the server's file has it; null: pull the model. */
-async function loadFirst(link, {load, mode, size, ...rest}, layout) {
-  if (![F32, F16, INT8].includes(mode)) throw new ServerFault(`no first model comes in value mode ${mode}`);
-  const stream = sizeOf(mode, layout.counts(null));
-  if (size > stream + (stream >> 10) + 64) throw new ServerFault(`the server announces a first model of ${size} bytes`);
-  const file = load ? await link.firstModel({load, mode, size, ...rest}) : null;
-  if (!file) return null;
-  const planes = await inflate(file, stream);
-  if (!planes) throw new ServerFault("the server's first model is not what it announced");
-  const width = {[F32]: 4, [F16]: 2, [INT8]: 1}[mode];
-  const numbers = stream / width;
-  const values = Uint8Array.from(planes, (_, i) => planes[(i % width) * numbers + Math.floor(i / width)]);
-  return {
-    tag: /** @type {const} */ ("Model"), version: 0, base: null, count: layout.size, indices: EMPTY, values,
-    changes: mode !== F32, indexMode: DENSE, valueMode: mode,
-  };
 }

@@ -2,6 +2,6 @@
  * edgeflock: a device in a browser, a worker or node.
  * @module
  */
-export {Device, forget, identityOf} from "./device.js";
-export {browserStorage, memoryStorage} from "./storage.js";
+export {Device} from "./device.js";
+export {browserStorage, forget, identityOf, memoryStorage} from "./storage.js";
 export {WorkerDevice} from "./workers.js";

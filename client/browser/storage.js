@@ -58,3 +58,17 @@ const result = (request) =>
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
   });
+
+/** The stored identity of a server; null: the device has not joined. @param {string} server @param {Storage | string | null} storage */
+export async function identityOf(server, storage = "edgeflock") {
+  const found = await storageOf(storage).get(`identity ${new URL(server).href}`);
+  return found ? {name: found.name} : null;
+}
+
+/** Forget all that is stored of a server. @param {string} server @param {Storage | string | null} storage */
+export async function forget(server, storage = "edgeflock") {
+  for (const what of ["identity", "name", "secret", "update"]) await storageOf(storage).delete(`${what} ${new URL(server).href}`);
+}
+
+/** @param {Storage | string | null} storage @returns {Storage} */
+export const storageOf = (storage) => (typeof storage === "string" ? browserStorage(storage) : (storage ?? memoryStorage()));

@@ -7,6 +7,7 @@ import {ConnectionLost, DeviceError, Refused, RunOver, RunReplaced, ServerFault,
 import {decodeRecord, encodeGoodbye, encodeHello, encodePull, encodeTelemetry, encodeUpdate} from "../records.js";
 import {layoutOf, longestMessage} from "../terms.js";
 import {join, prove} from "./identity.js";
+import {untilAnswered} from "./retrying.js";
 import {connect, statusError} from "./socket.js";
 
 /**
@@ -24,11 +25,12 @@ const GRAPH_SECONDS = 1800;
 const LIVEZ_SECONDS = 3;
 /** A proxy may drop a connection that was silent for a minute. */
 const HEARTBEAT_SECONDS = 50;
-const LONGEST_DELAY = 30, LONGEST_ASKED = 300;
+/** The longest delay, in seconds, that a server may ask for. */
+const LONGEST_ASKED = 300;
 
 export class Link {
   /**
-   * @param {{server: URL, name: string, identity: Identity | null, secret: Uint8Array, memory: number,
+   * @param {{server: URL, name: string, facts: Object, identity: Identity | null, secret: Uint8Array, memory: number,
    *   patience: number, quiet: number, signal: AbortSignal, onRetry: (reason: string) => void,
    *   onRenewed: (identity: Identity) => Promise<void>}} options as of a Device
    */
@@ -37,7 +39,7 @@ export class Link {
     this.identity = options.identity;
     this.secret = options.secret;
     this.layout = EMPTY;
-    /** What the Hello and the next heartbeat tell of the device. */
+    /** What the next heartbeat tells of the device. @type {Object} */
     this.facts = {};
     this.run = "";
     /** @type {import("./socket.js").RecordSocket | null} */
@@ -74,10 +76,11 @@ export class Link {
     return this.#ask(encodeUpdate(update), "Receipt");
   }
 
-  /** Tell the device's facts, if there is a connection. @param {Object} facts */
+  /** Tell the device's facts, unless the last ones were the same, or nobody listens. @param {Object} facts */
   report(facts) {
+    const isNew = JSON.stringify(facts) !== JSON.stringify(this.facts);
     this.facts = facts;
-    this.#send(encodeTelemetry(facts));
+    if (isNew && this.run) this.#send(encodeTelemetry(facts));
   }
 
   /** Say why the device leaves, and hang up at once. @param {string} reason */
@@ -151,12 +154,12 @@ export class Link {
   /** Start a session. */
   async #dial() {
     this.#hangUp();
-    const {server, signal, memory, name} = this.options;
+    const {server, signal, memory, name, facts} = this.options;
     const socket = await connect(server, this.identity?.credential ?? "", this.longest, signal);
     this.socket = socket;
     const {challenge} = socket;
     const proof = this.identity && challenge.length === 32 ? await prove(this.identity, challenge) : EMPTY;
-    const {layout, facts, secret} = this;
+    const {layout, secret} = this;
     const welcome = await this.#answer(encodeHello({name, layout, facts, secret, proof}));
     if (welcome.tag !== "Welcome") throw new ServerFault(`the server answered a Hello with a ${welcome.tag}`);
     const longest = longestMessage(layoutOf(welcome, memory));
@@ -182,24 +185,8 @@ export class Link {
     }
   }
 
-  /** Try until there is an answer. Raises what no repetition can help. */
-  async #untilAnswered(attempt) {
-    const {signal, patience, onRetry} = this.options;
-    const began = Date.now();
-    for (let bound = 0.5; ; bound = Math.min(LONGEST_DELAY, 2 * bound)) {
-      try {
-        return await attempt();
-      } catch (error) {
-        signal.throwIfAborted();
-        if (!(error instanceof ConnectionLost || (error instanceof Refused && error.isTransient))) throw error;
-        this.#hangUp();
-        const reason = error.message;
-        if (Date.now() - began >= patience * 1000) throw new DeviceError(`${reason}; given up after ${patience} s`);
-        const seconds = Math.random() * bound + (error instanceof Refused ? error.seconds : 0);
-        onRetry(`${reason}; trying again in ${seconds.toFixed(1)} s`);
-        await delay(seconds, signal);
-      }
-    }
+  #untilAnswered(attempt) {
+    return untilAnswered(attempt, this.options, () => this.#hangUp());
   }
 
   /** A body of at most `limit` bytes; null: 404. */
@@ -229,7 +216,7 @@ export class Link {
   }
 
   #beat() {
-    if (this.run && Date.now() - this.lastSent >= HEARTBEAT_SECONDS * 1000) this.report(this.facts);
+    if (this.run && Date.now() - this.lastSent >= HEARTBEAT_SECONDS * 1000) this.#send(encodeTelemetry(this.facts));
   }
 
   #hangUp() {
@@ -251,20 +238,4 @@ async function detailOf(response) {
   } catch {
     return `the server has no graph of this model (it answers ${response.status})`;
   }
-}
-
-/** @param {number} seconds @param {AbortSignal} signal */
-export function delay(seconds, signal) {
-  return new Promise((resolve, reject) => {
-    const stop = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener("abort", stop);
-      resolve(undefined);
-    }, seconds * 1000);
-    if (signal.aborted) stop();
-    else signal.addEventListener("abort", stop, {once: true});
-  });
 }

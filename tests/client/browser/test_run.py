@@ -76,3 +76,21 @@ async def test_a_credential_in_the_first_frame(tmp_path: Path) -> None:
             ended = await stranger.ended()
             assert ended["why"] == "failed"
             assert "cannot be reached" in ended["reason"] or "401" in ended["reason"]
+
+
+async def test_a_server_that_was_set_up_anew_lets_it_in_by_a_new_token(tmp_path: Path) -> None:
+    """The identity that the device has kept is of the server before, at the same address."""
+    device = tmp_path / "device"
+    async with ef.Server(MODEL, directory=tmp_path / "run", evaluate="digits:", updates=2) as server:
+        port = int(server.url.rpartition(":")[2])
+        async with node_device(device, server.url, token=server.token) as first:
+            assert (await first.ended())["why"] == "over"
+    async with ef.Server(
+        MODEL, directory=tmp_path / "another", port=port, evaluate="digits:", updates=2
+    ) as server:
+        async with node_device(device, server.url) as unknown:
+            ended = await unknown.ended()
+            assert (ended["why"], ended["reason"].partition(":")[0]) == ("refused", "unauthorized")
+        async with node_device(device, server.url, token=server.token) as again:
+            assert (await again.ended())["why"] == "over"
+        assert server.version == 2
