@@ -15,7 +15,7 @@ from edgeflock.api.named import Metrics, check_callback, split_metrics
 from edgeflock.api.opening import enter_in_thread
 from edgeflock.api.result import Result
 from edgeflock.server.app import RunningServer, serve
-from edgeflock.server.connections.front import Front
+from edgeflock.server.connections.reverse_proxy import ReverseProxy
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.hosting.program_objects import ServerObjects
 from edgeflock.server.hosting.run import HostedRun, open_run
@@ -85,16 +85,18 @@ class Server:
         self._initialise(*_parse(model_of(model), directory, port, evaluate, metrics, listening, settings))
 
     @classmethod
-    def configured(cls, config: Config, standby: Standby | None = None, front: Front | None = None) -> Self:
+    def configured(
+        cls, config: Config, standby: Standby | None = None, proxy: ReverseProxy | None = None
+    ) -> Self:
         """Return a server with the settings of a file.
 
         It waits for the run as `standby` says: as one of several servers, or after the loss of its journal.
-        A server of several runs is in `front`, if there is one.
+        `proxy` is the server of several runs in front of it, if there is one.
         """
         server = cls.__new__(cls)
         server._standby = standby
         model = Model(config.model.module, loss=config.model.loss)
-        server._initialise(model, config, ServerObjects(front=front))
+        server._initialise(model, config, ServerObjects(proxy=proxy))
         return server
 
     def _initialise(self, model: Model, config: Config, objects: ServerObjects) -> None:
@@ -180,8 +182,8 @@ class Server:
     @property
     def url(self) -> str:
         """The URL of the server."""
-        if self._objects.front is not None:
-            return self._objects.front.url
+        if self._objects.proxy is not None:
+            return self._objects.proxy.url
         host = self.config.server.host
         name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host
         return f"{'http' if self._run.tls is None else 'https'}://{name}:{self._active.port}"

@@ -60,6 +60,10 @@ def server(
     if config is not None and config.is_dir():
         if standby:
             raise ConfigError("--standby is for one run; a server of several runs has none")
+        if sys.platform == "win32":
+            raise ConfigError(
+                f"{config}: a server of several runs needs Unix sockets; start one for each run"
+            )
         overrides = [*(set_ or []), *(["server.insecure=true"] if insecure else [])]
         with require("server", "the server needs"):
             _host_folder(config, overrides, ("--log-level", log_level, "--log-format", log_format), json)
@@ -72,7 +76,7 @@ def server(
             print_json({"url": server.url, "run": server.run, "version": server.version}, results)
             return
         print(f"Run {server.run} at version {server.version} on {server.url}")
-        log_is_private = not is_supervised(os.environ) if front is None else front.log_is_private
+        log_is_private = not is_supervised(os.environ) if proxy is None else proxy.log_is_private
         if not log_is_private and not settings.server.open:
             print(f"To let devices join: edgeflock token create {settings.server.directory}")
         elif server.token:
@@ -100,7 +104,7 @@ def server(
             return f"run {leading[0].run} at version {leading[0].version} on {leading[0].url}"
 
         async with AsyncExitStack() as opened:
-            waiting.sockets = [] if front is None else front.listen()
+            waiting.sockets = [] if proxy is None else proxy.listen()
             opened.callback(waiting.close)
             if not settings.scale.ray:  # a cluster has the memory once: for whoever leads
                 waiting.place = await opened.enter_async_context(enter_in_thread(open_place(settings.scale)))
@@ -114,7 +118,7 @@ def server(
             has_begun = standby
             while not stop.is_set():
                 try:
-                    async with Server.configured(settings, waiting, front) as server:
+                    async with Server.configured(settings, waiting, proxy) as server:
                         leading.append(server)
                         if not has_begun:
                             await begin()
@@ -140,16 +144,16 @@ def server(
     with require("server", "the server needs"):
         from edgeflock.api.opening import enter_in_thread
         from edgeflock.api.server import Server
-        from edgeflock.server.connections.front import Front
+        from edgeflock.server.connections.reverse_proxy import ReverseProxy
         from edgeflock.server.database import is_transient
         from edgeflock.server.hosting.choices import CHOICES
         from edgeflock.server.hosting.standby import Standby, StandbyStopped
         from edgeflock.server.ledger import is_shared
         from edgeflock.server.shards import open_place
 
-        front = Front.take_from(os.environ)
-        if front is not None:
-            front.end_with_it()
+        proxy = ReverseProxy.take_from(os.environ)
+        if proxy is not None:
+            proxy.end_with_it()
         overrides = [*(set_ or []), *(["server.insecure=true"] if insecure else [])]
         if config is None and PROJECT.is_file():
             log.warning("%s is here, and was not named: none of its settings count", PROJECT)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from edgeflock.server.connections.front import Front
+from edgeflock.server.connections.reverse_proxy import ReverseProxy
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.data.datasets import Dataset
 
@@ -28,7 +28,7 @@ class ServerObjects:
     callbacks: Callbacks = Callbacks()
     metrics: "Mapping[str, UserMetric]" = field(default_factory=dict)
     """Added to the metrics of model.metrics."""
-    front: Front | None = None
+    proxy: ReverseProxy | None = None
     """The server of several runs that forwards connections; None: this one listens itself."""
 
 

@@ -141,8 +141,8 @@ def open_run(
         log.info("%s", _describe(config, [turn.regime.learning_rate for turn in claim.journal.regimes()]))
         if model.trial is not None:
             log.info("%s on %s: %s", config.model.module, config.model.data or "own data", model.trial)
-        tls, pin = server_context(config, directory, objects.front)
-        authority = authority_of(config, directory, tls, objects.front)
+        tls, pin = server_context(config, directory, objects.proxy)
+        authority = authority_of(config, directory, tls, objects.proxy)
         if is_shared(config.journal.url):
             write_atomically(directory / URL_FILE, f"{config.journal.url}\n".encode())
         with closing(Register(directory)) as register:
@@ -171,7 +171,7 @@ def open_run(
                 save_best=partial(save_best, directory, info, model.setup.extras, adapted),
                 callbacks=callbacks,
                 loss_reason=claim.journal.db.loss_reason,
-                path="/" if objects.front is None else objects.front.path,
+                path="/" if objects.proxy is None else objects.proxy.path,
             )
 
 

@@ -3,7 +3,7 @@
 import ssl
 from pathlib import Path
 
-from edgeflock.server.connections.front import Front
+from edgeflock.server.connections.reverse_proxy import ReverseProxy
 from edgeflock.server.identity import (
     Authority,
     demand,
@@ -18,15 +18,15 @@ from edgeflock.shared.settings.config import Config
 
 
 def server_context(
-    config: Config, directory: Path, front: Front | None = None
+    config: Config, directory: Path, proxy: ReverseProxy | None = None
 ) -> tuple[ssl.SSLContext | None, bytes]:
     """Return (TLS to listen with, pin of the public key that devices see). Raises ConfigError.
 
-    If a server of several runs is in `front`, its TLS and its key are what devices see.
+    If there is a `proxy`, its TLS and its key are what devices see.
     """
     server = config.server
     plain = server.insecure or is_loopback(server.host)
-    if is_shared(config.journal.url) and front is None:
+    if is_shared(config.journal.url) and proxy is None:
         directory.mkdir(0o700, parents=True, exist_ok=True)
         for own in key_files(directory):
             share(config.journal.url, own)
@@ -35,20 +35,20 @@ def server_context(
             f"server.open = true lets in everybody who reaches server.host = {server.host!r}: leave it out, "
             "listen on 127.0.0.1, or allow it with server.insecure = true"
         )
-    if front is not None:
-        return None, bytes.fromhex(front.pin)
+    if proxy is not None:
+        return None, bytes.fromhex(proxy.pin)
     return tls_of(server, directory)
 
 
 def authority_of(
-    config: Config, directory: Path, tls: ssl.SSLContext | None, front: Front | None = None
+    config: Config, directory: Path, tls: ssl.SSLContext | None, proxy: ReverseProxy | None = None
 ) -> Authority | None:
     """Return the devices' authority. `tls` asks for certificates if configured. Raises ConfigError.
 
-    If a server of several runs is in `front`, its TLS asks for them.
+    If there is a `proxy`, its TLS asks for them.
     """
     demanded = config.server.client_certificates
-    if front is not None and front.secure:
+    if proxy is not None and proxy.secure:
         return Authority(directory)
     if tls is None:
         if demanded:

@@ -10,6 +10,6 @@
     app           the routes of this server itself
     supervisor    the folder, its processes and the listening socket
 
-Imports connections, identity, web and the bodies of http. The server of a run knows connections/front.py and
-connections/forwarding.py, and nothing else of it.
+Imports connections, identity, web and the bodies of http. The server of a run knows of it what is in
+connections/reverse_proxy.py and connections/forwarding.py, and nothing else.
 """

@@ -217,7 +217,7 @@ async def _metrics_of(run: RunProcess) -> str:
     if not run.unavailable_reason:
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_METRICS_SECONDS):
-                code, body = await ask(run.front.socket_path, "/metrics")
+                code, body = await ask(run.proxy.socket_path, "/metrics")
             if code == 200:
                 return body.decode("utf-8", "replace")
     return ""

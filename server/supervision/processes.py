@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from edgeflock.server.connections.front import Front
+from edgeflock.server.connections.reverse_proxy import ReverseProxy
 from edgeflock.server.supervision.requests import ask, ask_for_object
 from edgeflock.server.supervision.run_files import RunFile
 from edgeflock.shared.errors import ConfigError
@@ -55,7 +55,7 @@ class RunProcess:
     """One run of the folder and its process, if it has one."""
 
     file: RunFile
-    front: Front
+    proxy: ReverseProxy
     host: str
     """The address that the server of several runs listens on."""
     arguments: tuple[str, ...]
@@ -70,7 +70,7 @@ class RunProcess:
     config: Config | None = None
     """The settings it was last started with."""
     status: dict[str, Any] = field(default_factory=dict)
-    """The last status that its server has told."""
+    """The last status that its server has answered with."""
     on_running: Callable[["RunProcess"], None] = lambda run: None
     """Called each time that its server begins to answer."""
     _keeping: asyncio.Task[None] | None = None
@@ -124,7 +124,7 @@ class RunProcess:
         """Ask for the run's status, and keep the last one if there is no answer."""
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(seconds):
-                code, status = await ask_for_object(self.front.socket_path, "/v1/status")
+                code, status = await ask_for_object(self.proxy.socket_path, "/v1/status")
             if code == 200:
                 self.status = status
 
@@ -144,6 +144,8 @@ class RunProcess:
                 code = await self._live()
             except ConfigError as error:
                 code, self._last_line = _WRONG_SETTINGS, str(error)
+            except OSError as error:  # the system has no room for another process
+                code, self._last_line = 1, f"its process cannot be started: {error.strerror}"
             reason = self._last_line or _describe(code)
             if code == _WRONG_SETTINGS:
                 self._set("failed", reason)
@@ -163,7 +165,8 @@ class RunProcess:
             stdin=asyncio.subprocess.PIPE,  # its end tells the process that this one is gone
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env={**environment, **self.front.environment(), "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,  # Ctrl-C is for this server, which ends the process then
+            env={**environment, **self.proxy.environment(), "PYTHONUNBUFFERED": "1"},
         )
         assert process.stdout is not None, "a pipe"
         tasks = [asyncio.create_task(self._read(process.stdout)), asyncio.create_task(self._probe())]
@@ -203,14 +206,15 @@ class RunProcess:
                 text = line.decode("utf-8", "replace").rstrip()
                 if text.startswith("edgeflock: "):
                     self._last_line = printable(text.removeprefix("edgeflock: "))
-                self.show(self.file.name, text)
+                with suppress(OSError, ValueError):  # nobody reads it any more
+                    self.show(self.file.name, text)
 
     async def _probe(self) -> None:
         """Ask the process for its readiness again and again, and keep `state` up to date."""
         while True:
             try:
                 async with asyncio.timeout(HANG_SECONDS):
-                    code, body = await ask(self.front.socket_path, "/readyz")
+                    code, body = await ask(self.proxy.socket_path, "/readyz")
             except TimeoutError:
                 if self.state != "starting":
                     self._set("hangs", f"it has not answered for {HANG_SECONDS:g} s")

@@ -34,7 +34,7 @@ async def rows_for_stranger(
     async def ask(run: RunProcess) -> dict[str, Any] | None:
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_SECONDS):
-                code, status = await ask_for_object(run.front.socket_path, "/v1/status", origin, headers)
+                code, status = await ask_for_object(run.proxy.socket_path, "/v1/status", origin, headers)
             if code == 200:
                 return row(run, status)
             if code == 403 and "Authorization" in headers:  # a token that lets a device join, and no more
@@ -46,7 +46,7 @@ async def rows_for_stranger(
 
 
 def row(run: RunProcess, status: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a run, whose server has told `status`."""
+    """Return the row of a run, whose server answers with `status`."""
     evaluation = status.get("evaluation") or {}
     state, reason = str(run.state), run.reason or run.file_error
     if run.state == "running" and "state" in status:

@@ -13,8 +13,8 @@ from pathlib import Path
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits, Meter
-from edgeflock.server.connections.front import Front
 from edgeflock.server.connections.listening import bind
+from edgeflock.server.connections.reverse_proxy import ReverseProxy
 from edgeflock.server.identity import (
     Audit,
     Register,
@@ -152,7 +152,7 @@ class Supervisor:
             raise EdgeflockError(f"{target} exists already: move it away, or rename it")
         if not run.unavailable_reason:
             async with asyncio.timeout(_MODEL_SECONDS):
-                code, octets = await ask(run.front.socket_path, "/v1/model.safetensors?version=last")
+                code, octets = await ask(run.proxy.socket_path, "/v1/model.safetensors?version=last")
             if code == 200:
                 await asyncio.to_thread(write_atomically, directory / MODEL, octets)
         if not (directory / MODEL).exists():
@@ -171,7 +171,7 @@ class Supervisor:
 
     def _route(self, name: str) -> Destination | None:
         run = self._processes.get(name)
-        return None if run is None else Destination(run.front.socket_path, run.unavailable_reason)
+        return None if run is None else Destination(run.proxy.socket_path, run.unavailable_reason)
 
     # The folder
 
@@ -220,7 +220,7 @@ class Supervisor:
 
     def _new(self, file: RunFile) -> RunProcess:
         self._number += 1
-        front = Front(
+        proxy = ReverseProxy(
             socket_of(self._sockets, self._number),
             f"{self.url}{PREFIX}{file.name}",
             self._pin.hex(),
@@ -229,7 +229,7 @@ class Supervisor:
         )
         host = self.config.server.host
         return RunProcess(
-            file, front, host, self._arguments, self._show, on_running=self._request_certificates
+            file, proxy, host, self._arguments, self._show, on_running=self._request_certificates
         )
 
     def _request_certificates(self, run: RunProcess) -> None:

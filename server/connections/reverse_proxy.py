@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
-VARIABLE = "EDGEFLOCK_FRONT"
-"""The environment variable with a `Front` as JSON."""
+VARIABLE = "EDGEFLOCK_REVERSE_PROXY"
+"""The environment variable with a `ReverseProxy` as JSON."""
 
 _END_SECONDS = 20.0
 """Seconds for a clean end, once the server of several runs is gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class ReverseProxy:
     """What the server of one run knows of the server in front of it, which started it."""
 
     socket_path: str
