@@ -36,6 +36,10 @@ def sections_of(
             )
         if name in KEYWORDS:
             section, _, key = KEYWORDS[name].partition(".")
+            if isinstance(table := keywords.get(section), Mapping) and key in table:
+                raise ConfigError(
+                    f"edgeflock.{owner}: {name}= and {section}={{{key!r}: ...}}: give one of them"
+                )
             own.setdefault(section, {})[key] = os.fspath(value) if isinstance(value, os.PathLike) else value
         elif name not in sections and (near := get_close_matches(name, KEYWORDS, n=1, cutoff=_SIMILAR)):
             raise ConfigError(f"edgeflock.{owner}({name}=...): unknown setting; did you mean {near[0]}?")

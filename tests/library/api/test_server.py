@@ -469,6 +469,10 @@ WRONG: list[tuple[Any, str]] = [
         r"learning_rate = 5 is outside a section; did you mean coordination.learning_rate\?",
     ),
     (lambda: ef.Server(LINEAR, batch="many"), r"edgeflock.Server: local.batch = 'many': must be a valid"),
+    (
+        lambda: ef.Server(LINEAR, local={"steps": 2}, local_steps=3),
+        r"edgeflock.Server: local_steps= and local=\{'steps': ...\}: give one of them",
+    ),
     (lambda: ef.Server(LINEAR, local=3, batch=3), r"edgeflock.Server: local = 3 is outside a section"),
     (
         lambda: ef.Server(LINEAR, run=dict(batch=3)),
