@@ -93,9 +93,10 @@ def parse_as(
         settings |= _from_tables(schema, document, source, lambda section, key: source)
     settings |= _from_environment(environ or {})
     settings |= _from_overrides(overrides)
+    if unknown := [text for path, setting in settings.items() if (text := _unknown(schema, *path, setting))]:
+        raise ConfigError("\n".join(unknown))
     sections: dict[str, Any] = {}
     for (section, key), setting in settings.items():
-        _check_known(schema, section, key, setting)
         table = sections
         for name in section.split(".", 1):  # the name of a family's member may have dots of its own
             table = table.setdefault(name, {})
@@ -203,15 +204,16 @@ def _parse_value(text: object) -> object:
         return text
 
 
-def _check_known(schema: type[Section], section: str, key: str, setting: _Setting) -> None:
+def _unknown(schema: type[Section], section: str, key: str, setting: _Setting) -> str:
+    """Return what is wrong with a key that the section lacks, and the remedy; empty: it has the key."""
     if _is_open(schema, section) or key in _fields(schema, section):
-        return
+        return ""
     path = f"{section}.{key}" if section else key
     text = f"{path} = {setting.value!r}"
     new = RENAMED.get(path, RENAMED.get(text))
     near = f"it is called {new} now" if new else _hint(schema, path)
     problem = f"unknown key {text}" if section else f"{text} is outside a section"
-    raise ConfigError(f"{setting.origin}: {problem}; {near}")
+    return f"{setting.origin}: {problem}; {near}"
 
 
 def _fields(schema: type[Section], section: str) -> dict[str, Any]:
