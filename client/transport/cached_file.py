@@ -33,7 +33,7 @@ class FileKind(NamedTuple):
     """The end of the files' names."""
     route: str
     """Where a server has it, below /v1."""
-    most: int
+    max_files: int
     """The number of latest files to keep in a folder."""
 
 
@@ -125,7 +125,7 @@ class CachedFile:
             self._part.replace(self._path)
             files = self._directory.glob(f"*.{self.kind.suffix}")
             others = sorted(files, key=lambda path: path.stat().st_mtime)
-            for path in others[: -self.kind.most]:
+            for path in others[: -self.kind.max_files]:
                 path.unlink(missing_ok=True)
         return self._path
 

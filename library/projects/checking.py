@@ -135,13 +135,14 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
     targets = None if held_out.description.target or not scales_targets(loss) else Targets.from_y(held_out.y)
     description = held_out.description.reported
     shape = None if isinstance(held_out.x, Fields) else held_out.x.shape[1:]
-    flat = FlatModule(module, loss, config.model.seed)
+    flat = FlatModule(module, loss, config.model.seed, lora=config.model.adapters)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.model.seed)
+    base = flat.base_theta()
     terms = welcome("check", config, flat.layout, 0, 0, start, shape=shape, description=description)
     sketch = sketch_of(terms.run, held_out.x, held_out.y)
     # What a device does with its data as it joins, and the first update that it would send.
-    backend, random = TorchBackend(module, loss, seed=config.model.seed), np.random.default_rng(0)
+    backend, random = _backend(config, base), np.random.default_rng(0)
     batches = RawBatches(raw, random)
     batches.begin(terms, backend)
     training, overlap = None, Overlap(terms.run, sketch) if sketch is not None else None
@@ -157,7 +158,8 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
         flat.evaluate(theta, rows(held_out.x, slice(SAMPLES)), held_out.y[:SAMPLES], on_batch=scores.update)
         scores.check()
     began = time.perf_counter()
-    graph = export_model(module, loss, rows(held_out.x, slice(8)), held_out.y[:8]).step
+    few = rows(held_out.x, slice(8)), held_out.y[:8]
+    graph = export_model(module, loss, *few, lora=config.model.adapters).step
     export_seconds = time.perf_counter() - began
     x, y = batches.take(config.local.batch)
     return ProjectCheck(
@@ -167,8 +169,10 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
         training=training,
         overlap=0 if overlap is None else overlap.rows,
         labels=held_out.description.labels,
-        trial=trial(OnnxBackend(graph, flat.layout, model=module).gradient, theta, x, y),
-        memory=StepGraph(graph, flat.layout, _PLENTY).measure(
+        trial=trial(
+            OnnxBackend(graph, flat.layout, model=module, base=flat.base, frozen=base).gradient, theta, x, y
+        ),
+        memory=StepGraph(graph, flat.layout, _PLENTY, base=flat.base).measure(
             {name: array.shape for name, array in (*arrays_by_name(x).items(), ("y", y))}
         ),
         graph=len(graph),
@@ -196,7 +200,7 @@ def _test_rate(
         regime, key = replace(regime, learning_rate=config.local.rate), "local.rate"
     chosen = np.random.default_rng(config.model.seed).permutation(len(held_out))[:PROBE]
     x, y = rows(held_out.x, chosen), held_out.y[chosen]
-    backend = TorchBackend(config.model.module, config.model.loss, seed=config.model.seed)
+    backend = _backend(config, flat.base_theta())
     if flat.layout.buffers:  # so that the probe's first loss is not of statistics that nobody measured
         theta = theta.copy()
         theta[flat.layout.parameters.size :] = backend.gradient(theta, x, y).statistics
@@ -206,6 +210,15 @@ def _test_rate(
         key,
         constant_loss(config.model.loss, held_out.y),
     )
+
+
+def _backend(config: Config, base: NDArray[np.float32]) -> TorchBackend:
+    """A device's backend, which has the frozen `base` if only adapters are trained."""
+    model = config.model
+    backend = TorchBackend(model.module, model.loss, seed=model.seed, lora=model.adapters)
+    if base.size:
+        backend.load_base(base)
+    return backend
 
 
 def target_advice(targets: Targets) -> str:
