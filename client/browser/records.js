@@ -168,7 +168,9 @@ function description(value, name) {
   return found;
 }
 
-/** @type {Record<number, {tag: string, limits: import("./scan.js").Limits, fields: [string, Function, any?][]}>} */
+/**
+ * @type {Record<number, {tag: string, limits: import("./scan.js").Limits, fields: [string, Function, any?][]}>}
+ */
 const RECORDS = {
   2: {
     tag: "Welcome",

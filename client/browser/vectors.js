@@ -9,7 +9,12 @@ export function allFinite(vector) {
   return true;
 }
 
-/** The root mean square of vector[start..stop). @param {Float32Array} vector @param {number} start @param {number} stop */
+/**
+ * The root mean square of vector[start..stop).
+ * @param {Float32Array} vector
+ * @param {number} start
+ * @param {number} stop
+ */
 export function rms(vector, start, stop) {
   let sum = 0;
   for (let k = start; k < stop; k++) sum += vector[k] * vector[k];

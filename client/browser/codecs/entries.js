@@ -55,7 +55,9 @@ export function decodeEntries(coded, octets, layout, activity = null) {
     throw new ServerFault(`index mode ${indexMode} does not go with value mode ${valueMode}`);
   }
   if (indexMode === DENSE) {
-    if (count !== layout.size || coded.indices.length) throw new ServerFault(`${count} entries are not all of them`);
+    if (count !== layout.size || coded.indices.length) {
+      throw new ServerFault(`${count} entries are not all of them`);
+    }
     return {indices: null, values: decodeValues(valueMode, octets, layout.counts(null))};
   }
   if (indexMode === GRID) {

@@ -54,7 +54,9 @@ function decodeRaw(octets, count, add) {
 function decodeGolomb(octets, count, add) {
   if (count > 8 * octets.length) throw new ServerFault(`${octets.length} bytes cannot hold ${count} indices`);
   const [parameter, offset] = readLeb128(octets, 0);
-  if (parameter < 1 || parameter > LARGEST_PARAMETER) throw new ServerFault("a Golomb stream has a bad parameter");
+  if (parameter < 1 || parameter > LARGEST_PARAMETER) {
+    throw new ServerFault("a Golomb stream has a bad parameter");
+  }
   const [bits, cutoff] = remainderCode(parameter);
   let end = offset + Math.ceil((count * Math.max(bits - 1, 0)) / 8);
   if (end > octets.length) throw new ServerFault("the prefix plane is cut short");
@@ -92,7 +94,9 @@ function decodeRuns(octets, count, add) {
   while (offset < octets.length) {
     const [gap, next] = readLeb128(octets, offset);
     const [length, end] = readLeb128(octets, next);
-    if (found + length + 1 > count) throw new ServerFault(`the runs hold more than the announced ${count} indices`);
+    if (found + length + 1 > count) {
+      throw new ServerFault(`the runs hold more than the announced ${count} indices`);
+    }
     index += gap + (offset ? 1 : 0);
     for (let i = 0; i <= length; i++) add(index++);
     found += length + 1;

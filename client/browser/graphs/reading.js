@@ -54,16 +54,28 @@ const KINDS = {f: 1, i: 2, s: 3, t: 4, g: 5, ints: 7};
  * @returns {Graph}
  */
 export function readGraph(octets) {
-  if (octets.length > LARGEST_GRAPH) throw badGraph(`it has ${octets.length} bytes; at most ${LARGEST_GRAPH} are taken`);
+  if (octets.length > LARGEST_GRAPH) {
+    throw badGraph(`it has ${octets.length} bytes; at most ${LARGEST_GRAPH} are taken`);
+  }
   const model = readMessage(octets, MODEL, "the model");
-  if (Number(one(model, "ir_version", "the model")) !== IR_VERSION) throw badGraph(`its ir_version is not ${IR_VERSION}`);
-  if (model.opset_import.length !== 1) throw badGraph(`it imports ${model.opset_import.length} sets of operators, not one`);
+  if (Number(one(model, "ir_version", "the model")) !== IR_VERSION) {
+    throw badGraph(`its ir_version is not ${IR_VERSION}`);
+  }
+  if (model.opset_import.length !== 1) {
+    throw badGraph(`it imports ${model.opset_import.length} sets of operators, not one`);
+  }
   const opset = readMessage(model.opset_import[0], OPSET_IMPORT, "opset_import");
-  if (opset.domain.some((domain) => domain.length)) throw badGraph("it imports operators of another domain than ONNX");
-  if (Number(one(opset, "version", "opset_import")) !== OPSET) throw badGraph(`its operators are not of version ${OPSET}`);
+  if (opset.domain.some((domain) => domain.length)) {
+    throw badGraph("it imports operators of another domain than ONNX");
+  }
+  if (Number(one(opset, "version", "opset_import")) !== OPSET) {
+    throw badGraph(`its operators are not of version ${OPSET}`);
+  }
   const graph = graphOf(one(model, "graph", "the model"), false, "the graph");
   const bodies = graph.nodes.flatMap((node) => node.attributes.get("body")?.nodes.length ?? 0);
-  if (bodies.reduce((all, count) => all + count, graph.nodes.length) > MAX_NODES) throw badGraph("it has too many nodes");
+  if (bodies.reduce((all, count) => all + count, graph.nodes.length) > MAX_NODES) {
+    throw badGraph("it has too many nodes");
+  }
   checkOrder(graph, new Set(), new Set());
   return graph;
 }
@@ -81,7 +93,9 @@ function graphOf(octets, isBody, label) {
   const named = new Map();
   for (const part of constants) {
     const [name, constant] = constantOf(part, "a constant");
-    if (!name || named.has(name)) throw badGraph(`it has a constant without a name, or two of the name ${name}`);
+    if (!name || named.has(name)) {
+      throw badGraph(`it has a constant without a name, or two of the name ${name}`);
+    }
     named.set(name, constant);
   }
   const nodes = parts.node.map((node) => nodeOf(node, isBody));
@@ -95,7 +109,9 @@ function nodeOf(octets, isInBody) {
   const form = OPERATORS.get(operator);
   if (!form) throw badGraph(`it has an operator ${operator}, which no training step needs`);
   if (isInBody && operator === "Scan") throw badGraph("it has a body within a body");
-  if (parts.domain.some((domain) => domain.length)) throw badGraph(`${operator} is of another domain than ONNX`);
+  if (parts.domain.some((domain) => domain.length)) {
+    throw badGraph(`${operator} is of another domain than ONNX`);
+  }
   atMost(form.inputs ?? MAX_OPERANDS, parts.input, `${operator}'s inputs`);
   atMost(form.outputs ?? MAX_OPERANDS, parts.output, `${operator}'s outputs`);
   const attributes = new Map();
@@ -115,9 +131,13 @@ function attributeOf(octets, operator, form) {
   const name = text(one(parts, "name", label), label);
   const kind = form.attributes.get(name);
   if (!kind) throw badGraph(`${operator} has an attribute ${name}, which none needs`);
-  if (Number(one(parts, "type", label)) !== KINDS[kind]) throw badGraph(`${operator}'s attribute ${name} is of another type`);
+  if (Number(one(parts, "type", label)) !== KINDS[kind]) {
+    throw badGraph(`${operator}'s attribute ${name} is of another type`);
+  }
   for (const other of Object.keys(KINDS)) {
-    if (other !== kind && parts[other].length) throw badGraph(`${operator}'s attribute ${name} has a value in ${other}, too`);
+    if (other !== kind && parts[other].length) {
+      throw badGraph(`${operator}'s attribute ${name} has a value in ${other}, too`);
+    }
   }
   if (kind === "ints") {
     atMost(MAX_OPERANDS, parts.ints, label);
@@ -129,7 +149,9 @@ function attributeOf(octets, operator, form) {
   if (kind === "g") return [name, graphOf(value, true, label)];
   if (kind === "t") return [name, constantOf(value, label)[1]];
   const word = String.fromCharCode(...value.subarray(0, 20));
-  if (!form.texts.includes(word)) throw badGraph(`${operator}'s attribute ${name} is ${printable(word)}, which none needs`);
+  if (!form.texts.includes(word)) {
+    throw badGraph(`${operator}'s attribute ${name} is ${printable(word)}, which none needs`);
+  }
   return [name, word];
 }
 
@@ -142,8 +164,12 @@ function constantOf(octets, label) {
   if (!size) throw badGraph(`${label} ${name} has entries of type ${type}, which none needs`);
   const shape = shapeOf(parts.dims, `${label} ${name}`);
   const data = one(parts, "raw_data", label);
-  if (data.length !== product(shape) * size) throw badGraph(`${label} ${name} has ${data.length} bytes for a shape of [${shape}]`);
-  if (type === BOOL && data.some((octet) => octet > 1)) throw badGraph(`${label} ${name} has a truth that is neither 0 nor 1`);
+  if (data.length !== product(shape) * size) {
+    throw badGraph(`${label} ${name} has ${data.length} bytes for a shape of [${shape}]`);
+  }
+  if (type === BOOL && data.some((octet) => octet > 1)) {
+    throw badGraph(`${label} ${name} has a truth that is neither 0 nor 1`);
+  }
   return [name, {type, shape, octets: data}];
 }
 
@@ -170,7 +196,9 @@ function portOf(octets) {
 
 function dimensionOf(octets, name) {
   const parts = readMessage(octets, {1: ["dim_value", VARINT], 2: ["dim_param", OCTETS]}, name);
-  if (parts.dim_value.length && parts.dim_param.length) throw badGraph(`a dimension of ${name} is both a number and a name`);
+  if (parts.dim_value.length && parts.dim_param.length) {
+    throw badGraph(`a dimension of ${name} is both a number and a name`);
+  }
   if (parts.dim_param.length) return text(parts.dim_param[0], `a dimension of ${name}`);
   return shapeOf([one(parts, "dim_value", name)], name)[0];
 }
@@ -180,7 +208,9 @@ function checkOrder(graph, outer, all) {
   const visible = new Set([...outer, ...graph.constants.keys()]);
   for (const name of graph.constants.keys()) all.add(name);
   const define = (name) => {
-    if (!name || all.has(name) || visible.has(name)) throw badGraph(`it has two of the name ${name}, or none`);
+    if (!name || all.has(name) || visible.has(name)) {
+      throw badGraph(`it has two of the name ${name}, or none`);
+    }
     visible.add(name);
     all.add(name);
   };
@@ -216,7 +246,9 @@ function text(octets, label) {
   } catch {
     // It is no UTF-8.
   }
-  if (/[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u.test(name)) throw badGraph(`${label} has a name that is too long, or no text`);
+  if (/[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u.test(name)) {
+    throw badGraph(`${label} has a name that is too long, or no text`);
+  }
   return name;
 }
 

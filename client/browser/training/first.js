@@ -18,18 +18,30 @@ const WIDTHS = {[F32]: 4, [F16]: 2, [INT8]: 1};
  * @returns {Promise<import("../records.js").Model | null>}
  */
 export async function unpackFirst(weights, layout, load) {
-  const {mode, size} = weights;
-  const width = WIDTHS[mode];
-  if (!width) throw new ServerFault(`no first model comes in value mode ${mode}`);
-  const stream = sizeOf(mode, layout.counts(null));
-  if (size > stream + (stream >> 10) + 64) throw new ServerFault(`the server announces a first model of ${size} bytes`);
-  const file = weights.load ? await load(weights) : null;
-  if (!file) return null;
-  const planes = await inflate(file, stream);
-  if (!planes) throw new ServerFault("the server's first model is not what it announced");
-  const numbers = stream / width;
-  const values = new Uint8Array(stream);
-  for (let i = 0; i < stream; i++) values[i] = planes[(i % width) * numbers + Math.floor(i / width)];
-  const changes = mode !== F32;
-  return {tag: "Model", version: 0, base: null, count: layout.size, indices: EMPTY, values, changes, indexMode: DENSE, valueMode: mode};
+    const {mode, size} = weights;
+    const width = WIDTHS[mode];
+    if (!width) throw new ServerFault(`no first model comes in value mode ${mode}`);
+    const stream = sizeOf(mode, layout.counts(null));
+    if (size > stream + (stream >> 10) + 64) {
+        throw new ServerFault(`the server announces a first model of ${size} bytes`);
+    }
+    const file = weights.load ? await load(weights) : null;
+    if (!file) return null;
+    const planes = await inflate(file, stream);
+    if (!planes) throw new ServerFault("the server's first model is not what it announced");
+    const numbers = stream / width;
+    const values = new Uint8Array(stream);
+    for (let i = 0; i < stream; i++) values[i] = planes[(i % width) * numbers + Math.floor(i / width)];
+    const changes = mode !== F32;
+    return {
+        tag: "Model",
+        version: 0,
+        base: null,
+        count: layout.size,
+        indices: EMPTY,
+        values,
+        changes,
+        indexMode: DENSE,
+        valueMode: mode,
+    };
 }

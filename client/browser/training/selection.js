@@ -56,7 +56,9 @@ export const takeBack = (memory) => ({...memory, sent: new Int32Array(0)});
  */
 export function select(memory, gradient, layout, welcome, theta, sequence, base) {
   const modes = {indexMode: welcome.indices, valueMode: welcome.values};
-  if (welcome.select >= 1 && welcome.significance === null) return [{gradient, indices: null, ...modes}, NO_MEMORY];
+  if (welcome.select >= 1 && welcome.significance === null) {
+    return [{gradient, indices: null, ...modes}, NO_MEMORY];
+  }
   const passed = memory.base === null ? 0 : base - memory.base;
   const corrected = recall(memory, welcome.feedback ** (Math.max(1, passed) / HORIZON), gradient);
   const advanced = advance(memory, base);

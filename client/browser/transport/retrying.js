@@ -16,34 +16,36 @@ const LONGEST_DELAY = 30;
  * @returns {Promise<T>}
  */
 export async function untilAnswered(attempt, {signal, patience, onRetry}, clean = () => {}) {
-  const began = Date.now();
-  for (let bound = 0.5; ; bound = Math.min(LONGEST_DELAY, 2 * bound)) {
-    try {
-      return await attempt();
-    } catch (error) {
-      signal.throwIfAborted();
-      if (!(error instanceof ConnectionLost || (error instanceof Refused && error.isTransient))) throw error;
-      clean();
-      if (Date.now() - began >= patience * 1000) throw new DeviceError(`${error.message}; given up after ${patience} s`);
-      const seconds = Math.random() * bound + (error instanceof Refused ? error.seconds : 0);
-      onRetry(`${error.message}; trying again in ${seconds.toFixed(1)} s`);
-      await delay(seconds, signal);
+    const began = Date.now();
+    for (let bound = 0.5; ; bound = Math.min(LONGEST_DELAY, 2 * bound)) {
+        try {
+            return await attempt();
+        } catch (error) {
+            signal.throwIfAborted();
+            if (!(error instanceof ConnectionLost || (error instanceof Refused && error.isTransient))) throw error;
+            clean();
+            if (Date.now() - began >= patience * 1000) {
+                throw new DeviceError(`${error.message}; given up after ${patience} s`);
+            }
+            const seconds = Math.random() * bound + (error instanceof Refused ? error.seconds : 0);
+            onRetry(`${error.message}; trying again in ${seconds.toFixed(1)} s`);
+            await delay(seconds, signal);
+        }
     }
-  }
 }
 
 /** @param {number} seconds @param {AbortSignal} signal */
 export function delay(seconds, signal) {
-  return new Promise((resolve, reject) => {
-    const stop = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener("abort", stop);
-      resolve(undefined);
-    }, seconds * 1000);
-    if (signal.aborted) stop();
-    else signal.addEventListener("abort", stop, {once: true});
-  });
+    return new Promise((resolve, reject) => {
+        const stop = () => {
+            clearTimeout(timer);
+            reject(signal.reason);
+        };
+        const timer = setTimeout(() => {
+            signal.removeEventListener("abort", stop);
+            resolve(undefined);
+        }, seconds * 1000);
+        if (signal.aborted) stop();
+        else signal.addEventListener("abort", stop, {once: true});
+    });
 }
