@@ -67,6 +67,7 @@ const UNSUPPORTED = [
     ["tasks", "hands out data shards"],
     ["elastic", "averages elastically"],
     ["personal", "has personal layers"],
+    ["base", "trains adapters of a frozen model"],
     ["app", "needs an app of its own"],
 ];
 

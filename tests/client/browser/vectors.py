@@ -23,6 +23,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Filling, Start, generate
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
+    ORDER,
     PROTOCOL,
     Goodbye,
     Hello,
@@ -313,6 +314,7 @@ def record_vectors() -> dict[str, Any]:
         "receipt": text(wire.encode(Receipt(9, 6, Model(8, 5, 3, 5, 0, b"", b"", True), b"m", b"l"))),
         "refusal": text(wire.encode(Refusal("base-expired", "pull again", 8, 3))),
         "stop": text(wire.encode(Stop("the run is over"))),
+        "fields": [len(ORDER[kind]) for kind in (Welcome, Model, Receipt, Refusal, Stop)],
         "welcome": text(wire.encode(welcome(significance=0.5, input=(3, 4), secret=b"12", evaluate=9))),
     }
 

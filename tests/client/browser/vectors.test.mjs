@@ -182,6 +182,8 @@ test("records of a device are the same bytes, and those of a server the same fie
   const refusal = records.decodeRecord(bytes(vectors.records.refusal));
   assert.deepEqual(refusal, {tag: "Refusal", code: "base-expired", detail: "pull again", sequence: 8, seconds: 3});
   assert.equal(records.decodeRecord(bytes(vectors.records.stop)).reason, "the run is over");
+  const known = [2, 4, 6, 7, 8].map((tag) => records.RECORDS[tag].fields.length);
+  assert.deepEqual(known, vectors.records.fields, "no record has got a field that this device does not know");
   const welcome = records.decodeRecord(bytes(vectors.records.welcome));
   assert.deepEqual([welcome.significance, welcome.input, welcome.evaluate, welcome.start.seed], [0.5, [3, 4], 9, 7n]);
 });
@@ -223,7 +225,7 @@ test("a Welcome beyond the limits is refused before anything is allocated", asyn
   const wrong = {
     protocol: 3, run: "a\nb", batch: 0, localSteps: 2 ** 40, localRate: Infinity, select: 0, balance: NaN, threshold: 2,
     feedback: -1, indices: 0, values: 6, frameBytes: 0, significance: NaN, adafactor: 1, proximal: -1, momentum: NaN,
-    input: [2 ** 50, 2 ** 50], tasks: true, elastic: 0.5, personal: [1], app: new Uint8Array(1),
+    input: [2 ** 50, 2 ** 50], tasks: true, elastic: 0.5, personal: [1], base: [1], app: new Uint8Array(1),
     layout: [["w", [2 ** 40, 2 ** 40]]],
   };
   for (const [name, value] of Object.entries(wrong)) {
