@@ -65,7 +65,6 @@ async function train() {
     }
     device = null;
     sources?.close();
-    sources = null;
     at("data").hidden = true;
     running(false);
     await known();
@@ -105,11 +104,14 @@ function welcomed(terms) {
     );
     at("data").hidden = at("meter").hidden = false;
     meter({});
-    import("./sources.js").then(({ build_sources }) => {
-        sources?.close();
-        sources = build_sources(at("data"), terms, () => device?.wake());
-    });
     known();
+    const key = JSON.stringify([model, input, description]);
+    if (sources?.key === key) return; // what was given before the last stop still fits
+    sources?.close();
+    sources = null;
+    import("./sources.js").then(({ build_sources }) => {
+        sources = { key, ...build_sources(at("data"), terms, () => device?.wake()) };
+    });
 }
 
 function meter({ steps = 0, updates = 0, loss = null, accuracy = null, sent = 0, received = 0 }) {

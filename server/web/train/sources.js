@@ -176,19 +176,22 @@ function motion({ input, classes, changed }) {
     });
     let recording = false;
     const button = el("button", { type: "button", class: "main", "aria-pressed": "false" }, "Record");
+    const record = (is) => {
+        recording = is;
+        if (is) recorder.start();
+        else recorder.stop();
+        say(button, is ? "Stop recording" : "Record");
+        button.setAttribute("aria-pressed", is);
+    };
     button.addEventListener("click", async () => {
         try {
             if (!recording) await allowMotion();
         } catch (error) {
             return complain(told, error);
         }
-        recording = !recording;
-        if (recording) recorder.start();
-        else recorder.stop();
-        say(button, recording ? "Stop recording" : "Record");
-        button.setAttribute("aria-pressed", recording);
+        record(!recording);
     });
-    return { element: el("div", { class: "source" }, pick.element, button, told), data: samples.data, close: () => recorder.stop() };
+    return { element: el("div", { class: "source" }, pick.element, button, told), data: samples.data, close: () => record(false) };
 }
 
 // All samples of arrays, as Samples.

@@ -135,6 +135,10 @@ async def test_a_visitor_draws_and_the_model_learns(tmp_path: Path) -> None:
         (device,) = devices(server)
         assert device.name.startswith("browser-")
         assert device.connection.leave_reason is not None
+        before = server.version
+        await press(tab, "Start again")
+        await reached(server, before + 2)  # on the drawings that it has
+        await press(tab, "Stop")
         assert tab.errors == [], "neither its policy nor a script complains"
         assert elsewhere(server, tab) == []
         assert set(tab.referrers) == {""}
