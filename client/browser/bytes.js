@@ -10,13 +10,13 @@ export const EMPTY = new Uint8Array(0);
  * @param {...Uint8Array} parts
  */
 export function concat(...parts) {
-  const whole = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
+    const whole = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
+    let at = 0;
+    for (const part of parts) {
+        whole.set(part, at);
+        at += part.length;
+    }
+    return whole;
 }
 
 /** @param {string} text */
@@ -27,8 +27,8 @@ export const utf8 = (text) => new TextEncoder().encode(text);
  * @param {Uint8Array} octets
  */
 export function toBase64url(octets) {
-  const text = btoa(String.fromCharCode(...octets));
-  return text.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+    const text = btoa(String.fromCharCode(...octets));
+    return text.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
 /**
@@ -36,13 +36,13 @@ export function toBase64url(octets) {
  * @param {string} text
  */
 export function fromBase64url(text) {
-  if (!/^[\w-]*$/.test(text)) return null;
-  try {
-    const octets = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
-    return toBase64url(octets) === text ? octets : null;
-  } catch {
-    return null;
-  }
+    if (!/^[\w-]*$/.test(text)) return null;
+    try {
+        const octets = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+        return toBase64url(octets) === text ? octets : null;
+    } catch {
+        return null;
+    }
 }
 
 /** @param {Uint8Array} octets */
@@ -53,14 +53,14 @@ export const toHex = (octets) => Array.from(octets, (octet) => octet.toString(16
  * @param {Uint8Array} octets
  */
 export async function sha256(octets) {
-  const subtle = globalThis.crypto?.subtle;
-  if (!subtle) return null;
-  return new Uint8Array(await subtle.digest("SHA-256", /** @type {BufferSource} */ (octets)));
+    const subtle = globalThis.crypto?.subtle;
+    if (!subtle) return null;
+    return new Uint8Array(await subtle.digest("SHA-256", /** @type {BufferSource} */ (octets)));
 }
 
 const CRC = Uint32Array.from({length: 256}, (_, octet) => {
-  for (let bit = 0; bit < 8; bit++) octet = (octet >>> 1) ^ (octet & 1 ? 0xedb88320 : 0);
-  return octet;
+    for (let bit = 0; bit < 8; bit++) octet = (octet >>> 1) ^ (octet & 1 ? 0xedb88320 : 0);
+    return octet;
 });
 
 /**
@@ -68,9 +68,9 @@ const CRC = Uint32Array.from({length: 256}, (_, octet) => {
  * @param {Uint8Array} octets
  */
 export function crc32(octets, before = 0) {
-  let register = ~before;
-  for (const octet of octets) register = (register >>> 8) ^ CRC[(register ^ octet) & 255];
-  return ~register >>> 0;
+    let register = ~before;
+    for (const octet of octets) register = (register >>> 8) ^ CRC[(register ^ octet) & 255];
+    return ~register >>> 0;
 }
 
 /**
@@ -78,7 +78,7 @@ export function crc32(octets, before = 0) {
  * @param {Uint8Array} octets
  */
 export async function deflate(octets) {
-  return collect(stream(octets).pipeThrough(new CompressionStream("deflate")), Infinity);
+    return collect(stream(octets).pipeThrough(new CompressionStream("deflate")), Infinity);
 }
 
 /**
@@ -87,12 +87,12 @@ export async function deflate(octets) {
  * @param {number} size
  */
 export async function inflate(octets, size) {
-  try {
-    const found = await collect(stream(octets).pipeThrough(new DecompressionStream("deflate")), size);
-    return found?.length === size ? found : null;
-  } catch {
-    return null;
-  }
+    try {
+        const found = await collect(stream(octets).pipeThrough(new DecompressionStream("deflate")), size);
+        return found?.length === size ? found : null;
+    } catch {
+        return null;
+    }
 }
 
 /**
@@ -102,20 +102,20 @@ export async function inflate(octets, size) {
  * @param {(octets: number) => void} [count] gets the length of each part
  */
 export async function collect(source, limit, count) {
-  const reader = source.getReader();
-  const parts = [];
-  let size = 0;
-  for (;;) {
-    const {done, value} = await reader.read();
-    if (done) return concat(...parts);
-    size += value.length;
-    count?.(value.length);
-    if (size > limit) {
-      reader.cancel().catch(() => {});
-      return null;
+    const reader = source.getReader();
+    const parts = [];
+    let size = 0;
+    for (;;) {
+        const {done, value} = await reader.read();
+        if (done) return concat(...parts);
+        size += value.length;
+        count?.(value.length);
+        if (size > limit) {
+            reader.cancel().catch(() => {});
+            return null;
+        }
+        parts.push(value);
     }
-    parts.push(value);
-  }
 }
 
 /**

@@ -147,13 +147,15 @@ export class Device {
     /** @param {import("./transport/identity.js").Identity | null} identity */
     async #runAs(identity) {
         this.#link?.leave("retired: it has another identity");
+        const secret = (await this.storage.get(this.#key("secret"))) ?? EMPTY;
+        this.#signal.throwIfAborted();
         const link = (this.#link = new Link({
             ...this.#retries,
             server: this.server,
             name: identity?.name ?? this.name,
             facts: factsOfMachine(),
             identity,
-            secret: (await this.storage.get(this.#key("secret"))) ?? EMPTY,
+            secret,
             memory: this.limits.memory,
             quiet: this.limits.quiet,
             onRenewed: (renewed) => this.storage.set(this.#key("identity"), renewed),

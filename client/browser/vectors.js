@@ -5,8 +5,8 @@
 
 /** @param {Float32Array} vector */
 export function allFinite(vector) {
-  for (let k = 0; k < vector.length; k++) if (!Number.isFinite(vector[k])) return false;
-  return true;
+    for (let k = 0; k < vector.length; k++) if (!Number.isFinite(vector[k])) return false;
+    return true;
 }
 
 /**
@@ -16,9 +16,9 @@ export function allFinite(vector) {
  * @param {number} stop
  */
 export function rms(vector, start, stop) {
-  let sum = 0;
-  for (let k = start; k < stop; k++) sum += vector[k] * vector[k];
-  return Math.sqrt(sum / Math.max(1, stop - start));
+    let sum = 0;
+    for (let k = start; k < stop; k++) sum += vector[k] * vector[k];
+    return Math.sqrt(sum / Math.max(1, stop - start));
 }
 
 /**
@@ -27,22 +27,22 @@ export function rms(vector, start, stop) {
  * @param {number} count
  */
 export function kthLargest(numbers, count) {
-  const place = numbers.length - count;
-  for (let low = 0, high = numbers.length - 1; low < high; ) {
-    const pivot = numbers[(low + high) >> 1];
-    let i = low;
-    let j = high;
-    while (i <= j) {
-      while (numbers[i] < pivot) i++;
-      while (numbers[j] > pivot) j--;
-      if (i > j) break;
-      const larger = numbers[i];
-      numbers[i++] = numbers[j];
-      numbers[j--] = larger;
+    const place = numbers.length - count;
+    for (let low = 0, high = numbers.length - 1; low < high; ) {
+        const pivot = numbers[(low + high) >> 1];
+        let i = low;
+        let j = high;
+        while (i <= j) {
+            while (numbers[i] < pivot) i++;
+            while (numbers[j] > pivot) j--;
+            if (i > j) break;
+            const larger = numbers[i];
+            numbers[i++] = numbers[j];
+            numbers[j--] = larger;
+        }
+        if (place <= j) high = j;
+        else if (place >= i) low = i;
+        else break;
     }
-    if (place <= j) high = j;
-    else if (place >= i) low = i;
-    else break;
-  }
-  return numbers[place];
+    return numbers[place];
 }

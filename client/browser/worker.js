@@ -12,18 +12,18 @@ let given = () => {};
 
 /** @param {MessageEvent} event */
 onmessage = async ({data: [command, argument]}) => {
-  if (command === "start") {
-    const ask = ({batch}) =>
-      new Promise((resolve, reject) => {
-        given = ({samples, error}) => (error ? reject(new DeviceError(error)) : resolve(samples));
-        postMessage(["take", {batch}]);
-      });
-    const onEvent = (event) => postMessage(["event", event]);
-    device = new Device({...argument, data: argument.data ?? ask, onEvent});
-    postMessage(["ended", await device.start()]);
-  } else if (command === "samples") given(argument);
-  else if (command === "stop") device?.stop();
-  else if (command === "pause") device?.pause(argument);
-  else if (command === "resume") device?.resume();
-  else if (command === "wake") device?.wake();
+    if (command === "start") {
+        const ask = ({batch}) =>
+            new Promise((resolve, reject) => {
+                given = ({samples, error}) => (error ? reject(new DeviceError(error)) : resolve(samples));
+                postMessage(["take", {batch}]);
+            });
+        const onEvent = (event) => postMessage(["event", event]);
+        device = new Device({...argument, data: argument.data ?? ask, onEvent});
+        postMessage(["ended", await device.start()]);
+    } else if (command === "samples") given(argument);
+    else if (command === "stop") device?.stop();
+    else if (command === "pause") device?.pause(argument);
+    else if (command === "resume") device?.resume();
+    else if (command === "wake") device?.wake();
 };

@@ -17,15 +17,15 @@ export const initialActivity = (layout) => new Int32Array(layout.lines);
  * @param {Layout} layout of the trained parameters
  */
 export function followActivity(activity, indices, layout) {
-  if (!indices?.length) return activity;
-  const entries = new Int32Array(activity.length);
-  let t = 0;
-  for (const index of indices) {
-    while (index >= layout.tensors[t].stop) t++;
-    const {start, line, rows, columns} = layout.tensors[t];
-    const row = Math.floor((index - start) / columns);
-    entries[line + row]++;
-    entries[line + rows + (index - start - row * columns)]++;
-  }
-  return activity.map((before, i) => before - (before >> 3) + 16 * Math.min(entries[i], LIMIT));
+    if (!indices?.length) return activity;
+    const entries = new Int32Array(activity.length);
+    let t = 0;
+    for (const index of indices) {
+        while (index >= layout.tensors[t].stop) t++;
+        const {start, line, rows, columns} = layout.tensors[t];
+        const row = Math.floor((index - start) / columns);
+        entries[line + row]++;
+        entries[line + rows + (index - start - row * columns)]++;
+    }
+    return activity.map((before, i) => before - (before >> 3) + 16 * Math.min(entries[i], LIMIT));
 }

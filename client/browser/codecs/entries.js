@@ -24,17 +24,17 @@ import {SCALE, SIGN, decodeValues, encodeValues} from "./values.js";
  * @returns {Coded}
  */
 export function encodeEntries(entries, indices, layout, indexMode, valueMode) {
-  const counts = layout.counts(indices);
-  if (indexMode === GRID) {
-    const plain = encodeEntries(entries, indices, layout, GOLOMB, SIGN);
-    const signed = indices && encodeGrid(indices, Uint8Array.from(entries, (entry) => (entry < 0 ? 1 : 0)), layout);
-    if (!signed) return plain;
-    const gridded = {indexMode, valueMode: SCALE, indices: signed, values: encodeValues(SCALE, entries, counts)};
-    return length(gridded) <= length(plain) ? gridded : plain;
-  }
-  const values = encodeValues(valueMode, entries, counts);
-  if (indices === null) return {indexMode: DENSE, valueMode, indices: EMPTY, values};
-  return {indexMode, valueMode, indices: encodeIndices(indexMode, indices, layout.size), values};
+    const counts = layout.counts(indices);
+    if (indexMode === GRID) {
+        const plain = encodeEntries(entries, indices, layout, GOLOMB, SIGN);
+        const signed = indices && encodeGrid(indices, Uint8Array.from(entries, (entry) => (entry < 0 ? 1 : 0)), layout);
+        if (!signed) return plain;
+        const gridded = {indexMode, valueMode: SCALE, indices: signed, values: encodeValues(SCALE, entries, counts)};
+        return length(gridded) <= length(plain) ? gridded : plain;
+    }
+    const values = encodeValues(valueMode, entries, counts);
+    if (indices === null) return {indexMode: DENSE, valueMode, indices: EMPTY, values};
+    return {indexMode, valueMode, indices: encodeIndices(indexMode, indices, layout.size), values};
 }
 
 /** @param {Coded} coded */
@@ -49,22 +49,22 @@ const length = (coded) => coded.indices.length + coded.values.length;
  * @param {Int32Array | null} activity
  */
 export function decodeEntries(coded, octets, layout, activity = null) {
-  const {indexMode, valueMode, count} = coded;
-  if (count > layout.size) throw new ServerFault(`${count} entries for ${layout.size} parameters`);
-  if ((indexMode === GRID) !== (valueMode === SCALE)) {
-    throw new ServerFault(`index mode ${indexMode} does not go with value mode ${valueMode}`);
-  }
-  if (indexMode === DENSE) {
-    if (count !== layout.size || coded.indices.length) {
-      throw new ServerFault(`${count} entries are not all of them`);
+    const {indexMode, valueMode, count} = coded;
+    if (count > layout.size) throw new ServerFault(`${count} entries for ${layout.size} parameters`);
+    if ((indexMode === GRID) !== (valueMode === SCALE)) {
+        throw new ServerFault(`index mode ${indexMode} does not go with value mode ${valueMode}`);
     }
-    return {indices: null, values: decodeValues(valueMode, octets, layout.counts(null))};
-  }
-  if (indexMode === GRID) {
-    const {indices, negative} = decodeGrid(coded.indices, count, layout, activity);
-    const values = decodeValues(valueMode, octets, layout.counts(indices));
-    return {indices, values: values.map((value, i) => (negative[i] ? -value : value))};
-  }
-  const indices = decodeIndices(indexMode, coded.indices, count, layout.size);
-  return {indices, values: decodeValues(valueMode, octets, layout.counts(indices))};
+    if (indexMode === DENSE) {
+        if (count !== layout.size || coded.indices.length) {
+            throw new ServerFault(`${count} entries are not all of them`);
+        }
+        return {indices: null, values: decodeValues(valueMode, octets, layout.counts(null))};
+    }
+    if (indexMode === GRID) {
+        const {indices, negative} = decodeGrid(coded.indices, count, layout, activity);
+        const values = decodeValues(valueMode, octets, layout.counts(indices));
+        return {indices, values: values.map((value, i) => (negative[i] ? -value : value))};
+    }
+    const indices = decodeIndices(indexMode, coded.indices, count, layout.size);
+    return {indices, values: decodeValues(valueMode, octets, layout.counts(indices))};
 }

@@ -28,9 +28,9 @@ export const badGraph = (reason) => new ServerFault(`the server's graph is not o
  * @returns {string[]}
  */
 export function allInputs({inputs, attributes}) {
-  /** @type {Graph | undefined} */
-  const body = attributes.get("body");
-  if (!body) return inputs;
-  const own = new Set([...body.inputs.map((port) => port.name), ...body.nodes.flatMap((node) => node.outputs)]);
-  return [...inputs, ...body.nodes.flatMap((node) => node.inputs).filter((name) => !own.has(name))];
+    /** @type {Graph | undefined} */
+    const body = attributes.get("body");
+    if (!body) return inputs;
+    const own = new Set([...body.inputs.map((port) => port.name), ...body.nodes.flatMap((node) => node.outputs)]);
+    return [...inputs, ...body.nodes.flatMap((node) => node.inputs).filter((name) => !own.has(name))];
 }

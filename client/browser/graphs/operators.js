@@ -13,11 +13,11 @@ import {product} from "../layout.js";
  */
 
 const entries = (node, inputs, results) =>
-  [...inputs, ...results].reduce((most, tensor) => Math.max(most, tensor ? product(tensor.shape) : 0), 0);
+    [...inputs, ...results].reduce((most, tensor) => Math.max(most, tensor ? product(tensor.shape) : 0), 0);
 const products = (node, [{shape}], [result]) =>
-  product(result.shape) * (Number(node.attributes.get("transA") ?? 0) ? shape[0] : shape[shape.length - 1]);
+    product(result.shape) * (Number(node.attributes.get("transA") ?? 0) ? shape[0] : shape[shape.length - 1]);
 const taps = (node, [x, kernel], [result]) =>
-  x.shape[0] * Math.max(product(x.shape.slice(2)), product(result.shape.slice(2))) * product(kernel.shape);
+    x.shape[0] * Math.max(product(x.shape.slice(2)), product(result.shape.slice(2))) * product(kernel.shape);
 const window = (node, inputs, [result]) => product(result.shape) * product(node.attributes.get("kernel_shape"));
 
 /** @type {Map<string, Operator>} */
@@ -31,18 +31,18 @@ export const OPERATORS = new Map();
  * @param {Partial<Operator>} [more]
  */
 function allow(names, rule, inputs, attributes = "", more = {}) {
-  const kinds = new Map(attributes.split(" ").filter((one) => one).map((one) => /** @type {[string, string]} */ (one.split(":"))));
-  for (const name of names.split(" ")) {
-    OPERATORS.set(name, {rule, inputs, outputs: 1, attributes: kinds, texts: [], work: entries, ...more});
-  }
+    const kinds = new Map(attributes.split(" ").filter((one) => one).map((one) => /** @type {[string, string]} */ (one.split(":"))));
+    for (const name of names.split(" ")) {
+        OPERATORS.set(name, {rule, inputs, outputs: 1, attributes: kinds, texts: [], work: entries, ...more});
+    }
 }
 
 const WINDOWS = "auto_pad:s kernel_shape:ints pads:ints strides:ints";
 const NOTSET = ["NOTSET"];
 
 allow(
-  "Abs Cos Erf Exp Floor HardSwish Identity Log Mish Neg Not Reciprocal Relu Round Sigmoid Sign Sin Softplus Sqrt Tanh",
-  shapes.likeFirst, 1,
+    "Abs Cos Erf Exp Floor HardSwish Identity Log Mish Neg Not Reciprocal Relu Round Sigmoid Sign Sin Softplus Sqrt Tanh",
+    shapes.likeFirst, 1,
 );
 allow("Add Div Max Min Mul PRelu Pow Sub", shapes.broadcast, 2);
 allow("And Equal Greater GreaterOrEqual Less LessOrEqual Or", shapes.compare, 2);

@@ -18,6 +18,7 @@ const LONGEST_DELAY = 30;
 export async function untilAnswered(attempt, {signal, patience, onRetry}, clean = () => {}) {
     const began = Date.now();
     for (let bound = 0.5; ; bound = Math.min(LONGEST_DELAY, 2 * bound)) {
+        signal.throwIfAborted();
         try {
             return await attempt();
         } catch (error) {
