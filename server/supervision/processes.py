@@ -18,6 +18,7 @@ from edgeflock.server.connections.reverse_proxy import ReverseProxy
 from edgeflock.server.supervision.requests import ask, ask_for_object
 from edgeflock.server.supervision.run_files import RunFile
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.shown import printable
 from edgeflock.shared.settings.config import Config
@@ -90,7 +91,7 @@ class RunProcess:
         """Start the process and keep it running, unless an operator has paused the run."""
         marker = self.file.directory / PAUSED
         if marker.exists():
-            with suppress(OSError, ValueError, AttributeError):
+            with suppress(OSError, ValueError, AttributeError, TypeError):
                 self.status = dict(json.loads(marker.read_text("utf-8")).get("status", {}))
             self._is_paused = True
             self._set("paused", _PAUSED_REASON)
@@ -109,7 +110,7 @@ class RunProcess:
         """End the process until `resume`, also over a restart of the server. Raises OSError."""
         await self.refresh()
         self.file.directory.mkdir(mode=0o700, exist_ok=True)
-        (self.file.directory / PAUSED).write_text(json.dumps({"status": self.status}), "utf-8")
+        write_atomically(self.file.directory / PAUSED, json.dumps({"status": self.status}).encode())
         self._is_paused = True
         await self.stop()
         self._set("paused", _PAUSED_REASON)

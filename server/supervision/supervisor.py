@@ -6,7 +6,7 @@ import shutil
 import socket
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -106,12 +106,16 @@ class Supervisor:
                     register.store_address(self.url, self._pin)
                     write_admin_token(register, self.folder)
                     await self._follow_folder()
-                    watching = asyncio.create_task(self._watch(register))
+                    watching = [
+                        asyncio.create_task(_watch(self._follow_folder)),
+                        asyncio.create_task(_watch(lambda: self._follow_tokens(register))),
+                    ]
                     try:
                         yield port
                     finally:
-                        watching.cancel()
-                        await asyncio.wait([watching])
+                        for task in watching:
+                            task.cancel()
+                        await asyncio.wait(watching)
                         await asyncio.gather(*(one.stop() for one in self._processes.values()))
             finally:
                 self._limits.close()
@@ -175,15 +179,11 @@ class Supervisor:
 
     # The folder
 
-    async def _watch(self, register: Register) -> None:
-        """Follow the folder, and end forwarded connections whose token was revoked or has expired."""
-        while True:
-            await asyncio.sleep(_POLL_SECONDS)
-            try:
-                await self._follow_folder()
-                register.refresh()
-            except OSError as error:
-                log.warning("%s cannot be read: %s", self.folder, error)
+    async def _follow_tokens(self, register: Register) -> None:
+        """End forwarded connections whose token was revoked or has expired."""
+        try:
+            register.refresh()
+        finally:
             for one in [one for one in self._forwarded if not one.account.is_valid()]:
                 one.transport.abort()
 
@@ -238,3 +238,13 @@ class Supervisor:
             authority = key_files(run.file.directory)[1].certificate
             with suppress(OSError):
                 demand(self._tls, authority.read_text("ascii"), required=False)
+
+
+async def _watch(look: Callable[[], Awaitable[None]]) -> None:
+    """Call `look` again and again. What it cannot read now may be there later."""
+    while True:
+        await asyncio.sleep(_POLL_SECONDS)
+        try:
+            await look()
+        except Exception as error:  # any: without this task, changes and revoked tokens would pass unseen
+            log.warning("the folder of runs cannot be followed: %s: %s", type(error).__name__, error)

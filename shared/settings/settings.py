@@ -113,7 +113,7 @@ def parse_as(
 def _from_toml(schema: type[Section], text: str, source: str) -> _Settings:
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
         raise ConfigError(f"{source}: not TOML: {error}") from error
     return _from_tables(
         schema, tables, source, lambda section, key: f"{source} line {_line(text, section, key)}"
@@ -200,7 +200,7 @@ def _parse_value(text: object) -> object:
     """Parse `text` as a TOML value, where no schema has its type; if it is none, return the text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -180,6 +180,8 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
         ("updates = 5\n", ["fleet.toml", "updates = 5", "outside a section", "did you mean end.updates?"]),
         ("[[run]]\nseed = 1\n", ["fleet.toml", "run = [{'seed': 1}]", "outside a section"]),
         ("[model]\nseed = \n", ["fleet.toml: not TOML", "line 2"]),
+        (f"[model]\nseed = {'9' * 5000}\n", ["fleet.toml: not TOML", "digits"]),
+        (f"x = {'[' * 20_000}", ["fleet.toml: not TOML", "recursion"]),
         (
             "[server]\nhost = {a = 1}\n",
             ["fleet.toml line 2", "server.host = {'a': 1}", "must be a valid string"],

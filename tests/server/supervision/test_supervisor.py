@@ -1,0 +1,38 @@
+"""The folder of a server of several runs: what is wrong in it stops nothing else."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from edgeflock.server.supervision import supervisor
+from edgeflock.server.supervision.supervisor import Supervisor
+from edgeflock.shared.settings.config import parse
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+async def test_the_folder_is_followed_after_any_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervisor, "_POLL_SECONDS", 0.01)
+    found, failures = supervisor.run_files, [RuntimeError("out of luck"), OSError("out of disk")]
+
+    def fail_first(folder: Path) -> dict[str, supervisor.RunFile]:
+        if failures and any(folder.glob("*.toml")):
+            raise failures.pop()
+        return found(folder)
+
+    monkeypatch.setattr(supervisor, "run_files", fail_first)
+    runs = Supervisor(tmp_path, parse("[server]\nport = 0"))
+    async with runs.serving():
+        (tmp_path / "a.toml").write_text("[server]\nport = 1")  # which no process is started with
+        await until(lambda: [run.state for run in runs.all_runs()] == ["failed"])
+        (tmp_path / "a.toml").unlink()
+        await until(lambda: not runs.all_runs())
+    assert "RuntimeError: out of luck" in caplog.text
