@@ -35,7 +35,7 @@ _TYPES = {
     ".svg": "image/svg+xml", ".wasm": "application/wasm",
 }  # fmt: skip
 
-_NOT_SERVED = ("node_modules", "vendor", "test")
+_NOT_SERVED = ("example", "node_modules", "types", "vendor")
 """Folders of a clone that are no part of the device."""
 
 
