@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,10 @@ from edgeflock.shared.numbers import size as size_text
 
 log = logging.getLogger(__name__)
 
-_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
+_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18})")
+
+_PARTS = 4
+"""The number of latest partial files of a device to keep: a server may announce other files again and again."""
 
 
 class FileKind(NamedTuple):
@@ -54,7 +57,8 @@ class CachedFile:
         self._etag = f'"{digest.hex()}"'
         self._path = directory / f"{digest.hex()}.{kind.suffix}"
         owner = hashlib.sha256(device.encode()).hexdigest()
-        self._part = directory / f"{digest.hex()[:32]}-{owner[:16]}.part"
+        self._parts = f"*-{owner[:16]}.part"
+        self._part = directory / self._parts.replace("*", digest.hex()[:32])
         with self._writing():
             directory.mkdir(parents=True, exist_ok=True)
             self.size = self._part.stat().st_size if self._part.exists() else 0
@@ -90,6 +94,9 @@ class CachedFile:
             )
         if first == 0:
             self.drop()
+        with self._writing():
+            self._part.touch()
+            self._keep_latest(self._parts, _PARTS)
         return True
 
     def add(self, octets: bytes) -> None:
@@ -123,10 +130,7 @@ class CachedFile:
             with open(self._part, "rb") as file:
                 os.fsync(file.fileno())
             self._part.replace(self._path)
-            files = self._directory.glob(f"*.{self.kind.suffix}")
-            others = sorted(files, key=lambda path: path.stat().st_mtime)
-            for path in others[: -self.kind.max_files]:
-                path.unlink(missing_ok=True)
+            self._keep_latest(f"*.{self.kind.suffix}", self.kind.max_files)
         return self._path
 
     def check_room(self) -> None:
@@ -138,6 +142,15 @@ class CachedFile:
                 f"client.directory = {str(self._directory)!r} has {size_text(free)} left, and the "
                 f"{self.kind.name} takes {size_text(self.missing)}: free some space, or name another folder"
             )
+
+    def _keep_latest(self, pattern: str, number: int) -> None:
+        """Delete all but so many files of this pattern. Other devices of the folder may do so, too."""
+        found = []
+        for path in self._directory.glob(pattern):
+            with suppress(FileNotFoundError):
+                found.append((path.stat().st_mtime_ns, path))
+        for _, path in sorted(found)[:-number]:
+            path.unlink(missing_ok=True)
 
     def _is_valid(self, path: Path) -> bool:
         with self._writing():
