@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18})")
 
 _PARTS = 4
-"""The number of latest partial files of a device to keep: a server may announce other files again and again."""
+"""The number of latest partial files of a device to keep: a server may announce ever new files."""
 
 
 class FileKind(NamedTuple):

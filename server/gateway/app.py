@@ -17,7 +17,7 @@ from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.gateway.admission import GatewayAdmission
 from edgeflock.server.gateway.leaders import ClientCertificate, Leaders, read_body
 from edgeflock.server.gateway.upstream import Upstream
-from edgeflock.server.http.bodies import add_etag, octets_response, problem, resolve_range
+from edgeflock.server.http.bodies import add_etag, octets_response, problem, send_part
 from edgeflock.server.http.callers import secret_of
 from edgeflock.server.identity import (
     Certificate,
@@ -268,13 +268,11 @@ class Gateway:
         sync = self.upstream.sync
         if sync is None or not sync.first:
             return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
-        headers: dict[str, str] = {}
-        digest = hashlib.sha256(sync.first).hexdigest()
-        start, stop, status = resolve_range(request, digest, len(sync.first), headers)
+        response = await send_part(request, sync.first, hashlib.sha256(sync.first).hexdigest())
         for device in self.upstream.devices:
             if device.name == request.query.get("device"):
-                device.connection.earlier_traffic.egress += stop - start
-        return octets_response(sync.first[start:stop], status, headers)
+                device.connection.earlier_traffic.egress += response.content_length or 0
+        return response
 
     async def _base(self, request: web.Request) -> web.StreamResponse:
         """Return the frozen base, which is requested from the leader once. Its bytes are counted apart."""
@@ -286,9 +284,7 @@ class Gateway:
         status, headers, octets = await upstream.run_while_led(found)
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
-        own: dict[str, str] = {}
-        start, stop, status = resolve_range(request, base.digest.hex(), len(octets), own)
-        return octets_response(octets[start:stop], status, own)
+        return await send_part(request, octets, base.digest.hex())
 
     async def _graph(self, request: web.Request) -> web.StreamResponse:
         """Return a training graph, which is requested from the leader once."""

@@ -1,10 +1,14 @@
 """The bodies of requests and answers: JSON objects, refusals, and bytes in whole or in part."""
 
 import json
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
 from aiohttp import web
+
+CHUNK_BYTES = 1 << 18
+"""Bytes of a large body that are sent at once."""
 
 _REFUSALS: dict[int, type[web.HTTPException]] = {
     400: web.HTTPBadRequest,
@@ -80,3 +84,21 @@ def resolve_range(
         raise web.HTTPRequestRangeNotSatisfiable(headers=beyond)
     headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
     return start, stop, 206
+
+
+async def send_part(request: web.Request, octets: bytes, digest: str) -> web.StreamResponse:
+    """Send bytes of this digest, or the range that is asked for, in chunks: a slow reader takes no copy.
+
+    Raises as `resolve_range` does.
+    """
+    headers = {"Content-Type": "application/octet-stream"}
+    start, stop, status = resolve_range(request, digest, len(octets), headers)
+    response = web.StreamResponse(status=status, headers=headers)
+    response.content_length = stop - start
+    await response.prepare(request)
+    if request.method != "HEAD":
+        with suppress(ConnectionError), memoryview(octets) as whole:  # it will ask for the rest
+            for first in range(start, stop, CHUNK_BYTES):
+                await response.write(bytes(whole[first : min(first + CHUNK_BYTES, stop)]))
+            await response.write_eof()
+    return response

@@ -12,7 +12,14 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from edgeflock.server.connections import Meter
-from edgeflock.server.http.bodies import add_etag, octets_response, problem, refusal, resolve_range
+from edgeflock.server.http.bodies import (
+    CHUNK_BYTES,
+    add_etag,
+    octets_response,
+    problem,
+    refusal,
+    resolve_range,
+)
 from edgeflock.server.http.callers import caller_of
 from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, MODEL_FILE, WRITER
 from edgeflock.server.http.middleware import charge
@@ -30,8 +37,6 @@ routes = web.RouteTableDef()
 
 _EVALUATION_SECONDS = 15.0
 """The longest wait for the evaluation of a complete run's last version."""
-
-_CHUNK_BYTES = 1 << 18
 
 
 @routes.get("/v1/model")
@@ -102,7 +107,7 @@ async def _send_file(
         await asyncio.to_thread(file.seek, start)
         with suppress(ConnectionError):  # it will ask for the rest
             while start < stop:
-                octets = await asyncio.to_thread(file.read, min(_CHUNK_BYTES, stop - start))
+                octets = await asyncio.to_thread(file.read, min(CHUNK_BYTES, stop - start))
                 if not octets:
                     raise EOFError(f"{path} ends at byte {start}, which it did not when the server began")
                 await response.write(octets)

@@ -1,0 +1,56 @@
+"""Bodies of answers, over real sockets."""
+
+import asyncio
+import hashlib
+import tracemalloc
+
+import aiohttp
+from aiohttp import web
+
+from edgeflock.server.connections import ConnectionLimits, Traffic
+from edgeflock.server.connections.listening import listen_on
+from edgeflock.server.http.bodies import send_part
+from edgeflock.shared.settings.limits import LimitSettings
+
+WHOLE = bytes(range(256)) * (1 << 17)
+"""32 MiB, more than a socket's buffers."""
+
+
+async def test_parts_for_readers_that_do_not_read_are_not_copied() -> None:
+    digest, sending = hashlib.sha256(WHOLE).hexdigest(), asyncio.Semaphore(0)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        sending.release()
+        return await send_part(request, WHOLE, digest)
+
+    app = web.Application()
+    app.router.add_get("/base", answer)
+    traffic, limits = Traffic(), ConnectionLimits(LimitSettings())
+    async with listen_on(app, limits, lambda: traffic, "127.0.0.1", 0, None) as port:
+        tracemalloc.start()
+        try:
+            writers = []
+            for _ in range(8):
+                _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 10)
+                writers.append(writer)
+                writer.write(b"GET /base HTTP/1.1\r\nHost: x\r\nRange: bytes=1-%d\r\n\r\n" % (len(WHOLE) - 2))
+                await sending.acquire()
+            before = -1
+            while before != traffic.total.egress:  # until all wait
+                before = traffic.total.egress
+                await asyncio.sleep(0.1)
+            assert 0 < before < 8 * len(WHOLE)
+            assert tracemalloc.get_traced_memory()[1] < len(WHOLE)
+        finally:
+            tracemalloc.stop()
+            for writer in writers:
+                writer.transport.abort()
+        async with aiohttp.ClientSession() as http:
+            url, ranged = f"http://127.0.0.1:{port}/base", {"Range": f"bytes=5-{len(WHOLE) - 3}"}
+            async with http.get(url, headers=ranged) as part:
+                assert (part.status, await part.read()) == (206, WHOLE[5:-2])
+            async with http.get(url) as whole:
+                assert (whole.status, await whole.read()) == (200, WHOLE)
+                assert whole.headers["ETag"] == f'"{digest}"'
+            async with http.head(url) as head:
+                assert (head.content_length, await head.read()) == (len(WHOLE), b"")
