@@ -2,7 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from edgeflock.server.connections.forwarding import ForwardedOrigin
@@ -13,6 +17,12 @@ OPERATOR = ForwardedOrigin("127.0.0.1", role="viewer", account="the server of al
 _LONGEST_ANSWER = 1 << 26
 """Bytes of an answer. A device takes about a thousand."""
 
+_CHUNK_BYTES = 1 << 18
+"""Bytes of a file that are written at once."""
+
+_HEAD = re.compile(rb"HTTP/1\.[01] (\d{3})")
+_CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: (\d{1,18})\r\n", re.IGNORECASE)
+
 
 async def ask(
     socket: str, path: str, origin: ForwardedOrigin = OPERATOR, headers: Mapping[str, str] | None = None
@@ -21,6 +31,40 @@ async def ask(
 
     The caller limits its time.
     """
+    async with _asked(socket, path, origin, headers) as (status, _, reader):
+        try:
+            await reader.readexactly(_LONGEST_ANSWER)
+            raise ConnectionError(f"{path} is answered with more than {_LONGEST_ANSWER} bytes")
+        except asyncio.IncompleteReadError as whole:
+            return status, whole.partial
+
+
+async def save(socket: str, path: str, target: Path) -> int:
+    """Write the body of a GET to a file, however large it is, and return the HTTP status.
+
+    Only a whole body of the status 200 replaces the file. Raises OSError.
+    """
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    async with _asked(socket, path, OPERATOR, None) as (status, size, reader):
+        if status == 200:
+            try:
+                with fresh.open("wb") as file:
+                    while octets := await reader.read(_CHUNK_BYTES):
+                        await asyncio.to_thread(file.write, octets)
+                    if file.tell() != size:
+                        raise ConnectionError(f"{path} is answered with {file.tell()} of {size} bytes")
+                    await asyncio.to_thread(os.fsync, file.fileno())
+                fresh.replace(target)
+            finally:
+                fresh.unlink(missing_ok=True)
+    return status
+
+
+@asynccontextmanager
+async def _asked(
+    socket: str, path: str, origin: ForwardedOrigin, headers: Mapping[str, str] | None
+) -> AsyncIterator[tuple[int, int, asyncio.StreamReader]]:
+    """Send a GET. Yields (HTTP status, Content-Length or -1, the body that follows)."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {"Host": "localhost"}).items())
     reader, writer = await asyncio.open_unix_connection(socket)
     try:
@@ -29,13 +73,14 @@ async def ask(
             origin.encode() + f"GET {path} HTTP/1.0\r\n{lines}\r\n".encode("utf-8", "surrogateescape")
         )
         try:
-            await reader.readexactly(_LONGEST_ANSWER)
-            raise ConnectionError(f"{path} is answered with more than {_LONGEST_ANSWER} bytes")
-        except asyncio.IncompleteReadError as whole:
-            head, _, body = whole.partial.partition(b"\r\n\r\n")
-        if not head.startswith(b"HTTP/1.") or len(head) < 12:
-            raise ConnectionError(f"{path} is not answered")
-        return int(head[9:12]), body
+            head = await reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            raise ConnectionError(f"{path} is not answered") from error
+        found = _HEAD.match(head)
+        if found is None:
+            raise ConnectionError(f"{path} is not answered with HTTP")
+        length = _CONTENT_LENGTH.search(head)
+        yield int(found[1]), -1 if length is None else int(length[1]), reader
     finally:
         writer.close()
 

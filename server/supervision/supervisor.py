@@ -26,12 +26,11 @@ from edgeflock.server.identity import (
 from edgeflock.server.supervision.accounts import Accounts
 from edgeflock.server.supervision.app import OwnRoutes
 from edgeflock.server.supervision.processes import RunProcess, socket_of
-from edgeflock.server.supervision.requests import ask
+from edgeflock.server.supervision.requests import save
 from edgeflock.server.supervision.run_files import ARCHIVE, RunFile, run_files
 from edgeflock.server.supervision.switch import PREFIX, Destination, Switch
 from edgeflock.server.web import Origins, assets
 from edgeflock.shared.errors import ConfigError, EdgeflockError
-from edgeflock.shared.files import write_atomically
 from edgeflock.shared.settings.config import Config
 
 log = logging.getLogger(__name__)
@@ -156,9 +155,7 @@ class Supervisor:
             raise EdgeflockError(f"{target} exists already: move it away, or rename it")
         if not run.unavailable_reason:
             async with asyncio.timeout(_MODEL_SECONDS):
-                code, octets = await ask(run.proxy.socket_path, "/v1/model.safetensors?version=last")
-            if code == 200:
-                await asyncio.to_thread(write_atomically, directory / MODEL, octets)
+                await save(run.proxy.socket_path, "/v1/model.safetensors?version=last", directory / MODEL)
         if not (directory / MODEL).exists():
             raise EdgeflockError(
                 f"run {name} is {run.state} and has not saved its model: resume it (edgeflock run resume), "
