@@ -68,6 +68,11 @@ def opened(path: Path) -> tuple[ModelInfo, Computes]:
         return info, lambda x, count: onnx_file.in_batches(outputs, x, count)
     try:
         result = load(path)
+        if result.info.loss == "next_token":
+            raise ConfigError(
+                f"{path} is a language model, and a table has no place for its tokens: use "
+                f'edgeflock.load("{path}").module().logits(tokens) in Python'
+            )
         result.module()  # so that a module that cannot be imported is reported before the data are read
     except ImportError as error:
         raise ConfigError(
