@@ -46,7 +46,7 @@ class ServerTaskFeed:
         """The version that the device's round starts from; None: the device is in no round."""
         self._idle = False
         """Whether its last Task had no shard."""
-        self._told: type[Record] | None = None
+        self._last_said: type[Record] | None = None
         """What this session has last said of the end of a round: Over or Stop."""
 
     async def begin(self, version: int) -> None:
@@ -58,9 +58,9 @@ class ServerTaskFeed:
 
     async def advance(self, *, counted: bool) -> None:
         shard = await self.next_shard()
-        if self.base is None and self._told is None:  # the device comes from another session
+        if self.base is None and self._last_said is None:  # the device comes from another session
             await self._tell_end()
-        if self._told is Stop:  # in place of the Task
+        if self._last_said is Stop:  # in place of the Task
             return
         self._idle = shard is None and self.base is not None
         await self._send(Task(shard, counted))
@@ -96,5 +96,5 @@ class ServerTaskFeed:
     async def _tell_end(self) -> None:
         published = self._host.published
         record = Stop(published.farewell) if published.complete else Over(published.version)
-        self._told = type(record)
+        self._last_said = type(record)
         await self._send(record)
