@@ -44,8 +44,8 @@ def page() -> str:
         told = descriptions(type(section))
         for key, field in type(section).model_fields.items():
             value = getattr(section, key)
-            default = json.dumps(value) if not isinstance(value, BaseModel) else ""
-            cells = (f"`{name}.{key}`", kind(field), f"`{default}`", escaped(told.get(key, "")))
+            default = "" if isinstance(value, BaseModel) else f"`{json.dumps(value)}`"
+            cells = (f"`{name}.{key}`", kind(field), default, escaped(told.get(key, "")))
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join([*lines, _TOGETHER, markdown()])
@@ -74,6 +74,8 @@ _NAMES = {int: "integer", float: "number", str: "text", bool: "true or false", d
 
 def _named(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "table"
     if origin is None:
         return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
     if all(isinstance(one, str) for one in arguments) and arguments:
