@@ -14,6 +14,7 @@ from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits, Meter
 from edgeflock.server.connections.listening import bind
+from edgeflock.server.connections.listening import log as requests_log
 from edgeflock.server.connections.reverse_proxy import ReverseProxy
 from edgeflock.server.identity import (
     Audit,
@@ -86,7 +87,7 @@ class Supervisor:
             own = OwnRoutes(
                 *(self, accounts, self._limits, origins, assets(), audit), self.config.limits.request_seconds
             )
-            runner = web.AppRunner(own.app(), access_log=None, shutdown_timeout=2)
+            runner = web.AppRunner(own.app(), access_log=None, shutdown_timeout=2, logger=requests_log)
             await runner.setup()
             assert runner.server is not None, "set up just now"
             make_own = runner.server

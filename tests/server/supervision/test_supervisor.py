@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.supervision import supervisor
+from edgeflock.server.supervision.run_files import RunFile, run_files
 from edgeflock.server.supervision.supervisor import Supervisor
 from edgeflock.shared.settings.config import parse
 
@@ -21,12 +22,12 @@ async def test_the_folder_is_followed_after_any_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(supervisor, "_POLL_SECONDS", 0.01)
-    found, failures = supervisor.run_files, [RuntimeError("out of luck"), OSError("out of disk")]
+    failures = [RuntimeError("out of luck"), OSError("out of disk")]
 
-    def fail_first(folder: Path) -> dict[str, supervisor.RunFile]:
+    def fail_first(folder: Path) -> dict[str, RunFile]:
         if failures and any(folder.glob("*.toml")):
             raise failures.pop()
-        return found(folder)
+        return run_files(folder)
 
     monkeypatch.setattr(supervisor, "run_files", fail_first)
     runs = Supervisor(tmp_path, parse("[server]\nport = 0"))
