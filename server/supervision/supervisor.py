@@ -108,7 +108,7 @@ class Supervisor:
                     await self._follow_folder()
                     watching = [
                         asyncio.create_task(_watch(self._follow_folder)),
-                        asyncio.create_task(_watch(lambda: self._follow_tokens(register))),
+                        asyncio.create_task(_watch(lambda: self._follow_connections(register))),
                     ]
                     try:
                         yield port
@@ -177,13 +177,16 @@ class Supervisor:
 
     # The folder
 
-    async def _follow_tokens(self, register: Register) -> None:
-        """End forwarded connections whose token was revoked or has expired."""
+    async def _follow_connections(self, register: Register) -> None:
+        """End forwarded connections whose token was revoked or has expired, or of which a side has ended."""
         try:
             register.refresh()
         finally:
-            for one in [one for one in self._forwarded if not one.account.is_valid()]:
-                one.transport.abort()
+            for one in list(self._forwarded):
+                if one.account.is_valid():
+                    one.look_for_end()
+                else:
+                    one.transport.abort()
 
     async def _follow_folder(self) -> None:
         """Start new runs, restart those whose file has changed, and end those whose file is gone."""
