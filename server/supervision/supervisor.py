@@ -4,10 +4,11 @@ import asyncio
 import logging
 import shutil
 import socket
+import sqlite3
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 
 from aiohttp import web
@@ -80,8 +81,9 @@ class Supervisor:
         with ExitStack() as opened:
             self._sockets = Path(tempfile.mkdtemp(prefix="edgeflock-"))  # which only this user may enter
             opened.callback(shutil.rmtree, self._sockets, ignore_errors=True)
-            register = opened.enter_context(closing(Register(self.folder)))
-            audit = Audit(self.folder)
+            with _writing(self.folder):
+                register = opened.enter_context(closing(Register(self.folder)))
+                audit = Audit(self.folder)
             accounts = Accounts(register, audit)
             origins = Origins.from_names(settings.origins, settings.host)
             own = OwnRoutes(
@@ -103,14 +105,15 @@ class Supervisor:
                     scheme = "http" if self._tls is None else "https"
                     name = socket.gethostname() if settings.host in ("0.0.0.0", "::", "") else settings.host
                     self.url = f"{scheme}://{name}:{port}"
-                    register.store_address(self.url, self._pin)
-                    write_admin_token(register, self.folder)
-                    await self._follow_folder()
+                    with _writing(self.folder):
+                        register.store_address(self.url, self._pin)
+                        write_admin_token(register, self.folder)
                     watching = [
                         asyncio.create_task(_watch(self._follow_folder)),
                         asyncio.create_task(_watch(lambda: self._follow_connections(register))),
                     ]
                     try:
+                        await self._follow_folder()
                         yield port
                     finally:
                         for task in watching:
@@ -249,3 +252,13 @@ async def _watch(look: Callable[[], Awaitable[None]]) -> None:
             await look()
         except Exception as error:  # any: without this task, changes and revoked tokens would pass unseen
             log.warning("the folder of runs cannot be followed: %s: %s", type(error).__name__, error)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise EdgeflockError(
+            f"{folder} cannot keep the tokens of this server: {error}; free space, or name another folder"
+        ) from error

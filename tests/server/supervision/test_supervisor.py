@@ -9,6 +9,7 @@ import pytest
 from edgeflock.server.supervision import supervisor
 from edgeflock.server.supervision.run_files import RunFile, run_files
 from edgeflock.server.supervision.supervisor import Supervisor
+from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.settings.config import parse
 
 
@@ -37,3 +38,10 @@ async def test_the_folder_is_followed_after_any_failure(
         (tmp_path / "a.toml").unlink()
         await until(lambda: not runs.all_runs())
     assert "RuntimeError: out of luck" in caplog.text
+
+
+async def test_a_folder_that_takes_no_tokens_is_an_error_of_a_line(tmp_path: Path) -> None:
+    (tmp_path / "identities.sqlite").mkdir()
+    with pytest.raises(EdgeflockError, match="cannot keep the tokens of this server"):
+        async with Supervisor(tmp_path, parse("[server]\nport = 0")).serving():
+            pass
