@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import shutil
 import socket
 import sqlite3
@@ -43,6 +44,9 @@ _POLL_SECONDS = 1.0
 _MODEL_SECONDS = 120.0
 """Seconds for a run's server to give its model to the archive."""
 
+_LONGEST_PATH = 103
+"""Bytes of a Unix socket's path on every system."""
+
 MODEL = "model.safetensors"
 """The last model of an archived run, in its folder."""
 
@@ -81,6 +85,8 @@ class Supervisor:
         with ExitStack() as opened:
             self._sockets = Path(tempfile.mkdtemp(prefix="edgeflock-"))  # which only this user may enter
             opened.callback(shutil.rmtree, self._sockets, ignore_errors=True)
+            if len(os.fsencode(socket_of(self._sockets, 1_000_000))) > _LONGEST_PATH:
+                raise ConfigError(f"TMPDIR: {self._sockets} is too long for Unix sockets; name a shorter one")
             with _writing(self.folder):
                 register = opened.enter_context(closing(Register(self.folder)))
                 audit = Audit(self.folder)

@@ -9,7 +9,7 @@ import pytest
 from edgeflock.server.supervision import supervisor
 from edgeflock.server.supervision.run_files import RunFile, run_files
 from edgeflock.server.supervision.supervisor import Supervisor
-from edgeflock.shared.errors import EdgeflockError
+from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.settings.config import parse
 
 
@@ -45,3 +45,12 @@ async def test_a_folder_that_takes_no_tokens_is_an_error_of_a_line(tmp_path: Pat
     with pytest.raises(EdgeflockError, match="cannot keep the tokens of this server"):
         async with Supervisor(tmp_path, parse("[server]\nport = 0")).serving():
             pass
+
+
+async def test_sockets_need_a_short_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (deep := tmp_path / ("d" * 100)).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    with pytest.raises(ConfigError, match="TMPDIR: .* is too long for Unix sockets"):
+        async with Supervisor(tmp_path, parse("[server]\nport = 0")).serving():
+            pass
+    assert not list(deep.iterdir()), "nothing is left"
