@@ -25,7 +25,8 @@ Later ones override earlier ones.
 
 A [preset](#presets) sets several at once. `edgeflock config` prints all of them as a file, in which they are
 comments: remove the `#` before one to change it. An error names a wrong setting, its value, where it was
-set, and the most similar valid one. A setting that would do nothing is [refused as well](#what-goes-together).
+set, and the most similar valid one. A setting that would do nothing is
+[refused as well](#what-goes-together).
 """
 
 _PRESETS = """\
@@ -33,8 +34,8 @@ _PRESETS = """\
 
 `preset = "NAME"` stands in a file before the first section. `--set preset=NAME` and
 `EDGEFLOCK_PRESET=NAME` work, too. Other settings in the same place override those of the preset. The preset
-itself overrides earlier places: `--set preset=cohort` overrides the file. See when to use them: [cohorts](../cohorts.md),
-[compression](../compression.md#when-not-to-use-it).
+itself overrides earlier places: `--set preset=cohort` overrides the file. When to use them:
+[cohorts](../cohorts.md), [compression](../compression.md#when-not-to-use-it).
 
 | preset | sets |
 |---|---|
