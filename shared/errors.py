@@ -22,6 +22,10 @@ class ConfigError(EdgeflockError):
     """A setting, data set or model that cannot work; the message names key, value and remedy."""
 
 
+class InUse(ConfigError):
+    """What another process has now. Its end mends this, so that a later start may work."""
+
+
 class SeveralRuns(ConfigError):
     """A server that hosts several runs, where an address of one of them is needed."""
 

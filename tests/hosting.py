@@ -26,6 +26,7 @@ from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import FIRST_MODEL, save_first_model
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.roster.hub import Hub
+from edgeflock.server.roster.rate_limiter import RateLimiters
 from edgeflock.server.roster.registry import Registry
 from edgeflock.server.roster.relay import Relay
 from edgeflock.server.sessions import Gateways
@@ -70,6 +71,7 @@ class Hosted:
     health: RunHealth
     gateways: Gateways
     connection_limits: ConnectionLimits
+    rate_limiters: RateLimiters
 
     @property
     def url(self) -> str:
@@ -188,6 +190,7 @@ async def hosting(
                 app[HEALTH],
                 app[GATEWAYS],
                 app[CONNECTION_LIMITS],
+                view.rate_limiters,
             )
 
 

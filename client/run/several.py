@@ -80,13 +80,13 @@ def _address_of(settings: "ClientSettings", name: str) -> dict[str, str]:
 async def choose_by_labels(settings: "ClientSettings") -> "ClientSettings":
     """Return the settings for the one run of the server that is for a device of these labels.
 
-    Raises ConfigError if there is none, or are several.
+    A run without labels is for every device if no other is open. Raises ConfigError if none or several fit.
     """
     server = urls_of(settings.server)[0]
     labels = set(settings.labels)
     rows = await _runs_at(server, insecure=settings.insecure)
     found = [name for name, of_run in rows.items() if of_run and of_run <= labels]
-    if not found and len(rows) == 1:
+    if len(rows) == 1 and not any(rows.values()):
         found = list(rows)
     if len(found) != 1:
         texts = (f"{name} ({' '.join(sorted(of_run)) or 'no labels'})" for name, of_run in rows.items())
@@ -97,7 +97,7 @@ async def choose_by_labels(settings: "ClientSettings") -> "ClientSettings":
             f"{server} hosts several runs, and {fit} this device's labels ({mine}): "
             f"{shown or 'none is open'}; name one: --run NAME"
         )
-    log.info("takes part in run %s, which is for its labels", found[0])
+    log.info("takes part in run %s (labels: %s)", found[0], " ".join(sorted(rows[found[0]])) or "none")
     return settings.model_copy(update=_place_of(settings, found[0]))
 
 

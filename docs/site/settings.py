@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from edgeflock.shared.settings.combinations import markdown
 from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.presets import PRESETS
 from edgeflock.shared.settings.settings import descriptions
 
 _INTRODUCTION = """\
@@ -16,14 +17,28 @@ _INTRODUCTION = """\
 A server, a device and an emulated fleet read the same ones: a TOML file, then the environment, then `--set`.
 Later ones override earlier ones.
 
-    [server]
-    port = 9000                      # in a file: edgeflock server FILE
-    EDGEFLOCK_SERVER__PORT=9000      # in the environment
-    --set server.port=9000           # on the command line
+| where | how to set `server.port` |
+|---|---|
+| a file, read by `edgeflock server FILE` | the line `port = 9000` below the line `[server]` |
+| the environment | `EDGEFLOCK_SERVER__PORT=9000` |
+| the command line | `--set server.port=9000` |
 
-`edgeflock config` prints all of them as a file, in which they are comments: remove the `#` before one to
-change it. An error names a wrong setting, its value, where it was set, and the most similar valid one. A
-setting that would do nothing is [refused as well](#what-goes-together).
+A [preset](#presets) sets several at once. `edgeflock config` prints all of them as a file, in which they are
+comments: remove the `#` before one to change it. An error names a wrong setting, its value, where it was
+set, and the most similar valid one. A setting that would do nothing is
+[refused as well](#what-goes-together).
+"""
+
+_PRESETS = """\
+## Presets
+
+`preset = "NAME"` stands in a file before the first section. `--set preset=NAME` and
+`EDGEFLOCK_PRESET=NAME` work, too. Other settings in the same place override those of the preset. The preset
+itself overrides earlier places: `--set preset=cohort` overrides the file. When to use them:
+[cohorts](../cohorts.md), [compression](../compression.md#when-not-to-use-it).
+
+| preset | sets |
+|---|---|
 """
 
 _TOGETHER = """\
@@ -44,11 +59,16 @@ def page() -> str:
         told = descriptions(type(section))
         for key, field in type(section).model_fields.items():
             value = getattr(section, key)
-            default = json.dumps(value) if not isinstance(value, BaseModel) else ""
-            cells = (f"`{name}.{key}`", kind(field), f"`{default}`", escaped(told.get(key, "")))
+            default = "" if isinstance(value, BaseModel) else f"`{json.dumps(value)}`"
+            cells = (f"`{name}.{key}`", kind(field), default, escaped(told.get(key, "")))
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
-    return "\n".join([*lines, _TOGETHER, markdown()])
+    presets = (f"| `{name}` | {_settings_of(preset)} |\n" for name, preset in PRESETS.items())
+    return "\n".join([*lines, _PRESETS + "".join(presets), _TOGETHER, markdown()])
+
+
+def _settings_of(preset: dict[str, object]) -> str:
+    return ", ".join(f"`{path} = {json.dumps(value)}`" for path, value in preset.items())
 
 
 def kind(field: FieldInfo) -> str:
@@ -74,6 +94,8 @@ _NAMES = {int: "integer", float: "number", str: "text", bool: "true or false", d
 
 def _named(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "table"
     if origin is None:
         return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
     if all(isinstance(one, str) for one in arguments) and arguments:

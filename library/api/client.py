@@ -50,7 +50,7 @@ class Client:
         `token` lets the device join under `name`, or under a new name for each `run`. Without a token, it
         uses the identity of an earlier join (client.identity); an open run needs none. `model` is for
         backend="torch" if the run's model is not in edgeflock.client.zoo; onnx needs none. Other settings are
-        those of [client] by name, except `gentle`. Raises ConfigError.
+        those of [client] by name, except `low_priority`. Raises ConfigError.
         """
         self._token = token
         self._model = None if model is None else model_of(model)

@@ -18,7 +18,7 @@ from edgeflock.cli.project import check, config, init
 from edgeflock.cli.register import device, token
 from edgeflock.cli.run import run
 from edgeflock.cli.server import server
-from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused
+from edgeflock.shared.errors import ConfigError, EdgeflockError, InUse, Refused
 
 FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: failure; invalid settings; the server refused this device; interruption."""
@@ -39,6 +39,8 @@ def main() -> None:
     """Run the command of sys.argv. Ends the process. An error is a line on stderr and an exit code."""
     try:
         app()
+    except InUse as error:
+        _fail(str(error), FAILED)
     except ConfigError as error:
         _fail(str(error), USAGE)
     except Refused as error:

@@ -83,7 +83,9 @@ def memory(total: int, root: Path) -> CheckResult:
     """Check the machine's memory, and whether a service's can be limited."""
     if total < LITTLE_MEMORY:
         return warn(
-            "memory", size(total), "a step may not fit: a smaller local.batch, and no desktop beside it"
+            "memory",
+            size(total),
+            "a step may not fit: lower local.batch on the server, or stop other programs",
         )
     controllers = root / "sys/fs/cgroup/cgroup.controllers"
     if controllers.exists() and "memory" not in controllers.read_text().split():

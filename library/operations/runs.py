@@ -38,14 +38,20 @@ def print_runs(console: Console, rows: list[dict[str, Any]]) -> None:
     if not rows:
         console.print("This server shows no run: its runs are not open, and there is no token (--token-file)")
         return
+    try:
+        lines = [[_printable(cell(row)) for cell in _COLUMNS.values()] for row in rows]
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise EdgeflockError(
+            "the server lists its runs in a form that this Edgeflock does not know; update the older of both"
+        ) from error
     table = Table(box=None, header_style="bold")
     for number, title in enumerate(_COLUMNS):
         table.add_column(title, justify="left" if number < 3 or title == "labels" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_printable(cell(row)) for cell in _COLUMNS.values()))
+    for line in lines:
+        table.add_row(*line)
     console.print(table)
     for row in rows:
-        if row["reason"]:
+        if row.get("reason"):
             console.print(_printable(f"{row['name']}: {row['reason']}"), soft_wrap=True)
 
 
@@ -55,6 +61,8 @@ def list_runs(server: str, token: str, seconds: float | None = None) -> list[dic
     if not isinstance(answer, dict) or not isinstance(answer.get("runs"), list):
         raise EdgeflockError(f"{server} hosts no folder of runs; edgeflock status shows its one run")
     rows: list[dict[str, Any]] = answer["runs"]
+    if not all(isinstance(row, dict) and isinstance(row.get("name"), str) for row in rows):
+        raise EdgeflockError(f"{server} lists runs without names")
     return rows
 
 

@@ -77,8 +77,7 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         )
         console.print(text, soft_wrap=True)
     console.print(
-        f"{_describe_rule(coordination)}, learning rate {coordination['learning_rate']}, "
-        f"{_describe_selection(compression)}, values {compression['values']}"
+        f"{_describe_rule(coordination)}, {_describe_selection(compression)}, values {compression['values']}"
     )
     console.print(f"Version {status['version']:,}{target}")
     if (shards := status["shards"]) is not None:
@@ -199,16 +198,19 @@ def with_labels(status: dict[str, Any], labels: Iterable[str]) -> dict[str, Any]
 
 
 def _describe_rule(coordination: dict[str, Any]) -> str:
-    """Return how updates apply, together or each by a rule, and which devices wait."""
+    """Return how updates apply, together or each by a rule, which devices wait, and the rate if it counts."""
     traits = traits_of(coordination["mode"])
     rule = str(coordination["mode" if traits.rounds else "rule"])
+    if traits.buffers:
+        rule = f"buffers of {coordination['buffer']}, {rule}"
     if traits.elastic:
         chunk = coordination["chunk"]
         rule = f"elastic, moving rate {coordination['moving_rate']}, " + (
             f"chunks of {chunk:,}" if chunk else "all at once"
         )
     gate = coordination["gate"]
-    return f"{rule}, {gate} of {coordination['bound']}" if gate != "none" else rule
+    rule += f", {gate} of {coordination['bound']}" if gate != "none" else ""
+    return rule if traits.elastic else f"{rule}, learning rate {coordination['learning_rate']}"
 
 
 def _describe_selection(compression: dict[str, Any]) -> str:

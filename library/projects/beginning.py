@@ -67,6 +67,7 @@ _SETTINGS = """# What is trained, on what, for how long. `edgeflock config` prin
 
 [end]
 updates = 1000           # then the run is over; 0: never
+
 [local]
 batch = 32               # samples of a step
 

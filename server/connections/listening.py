@@ -1,17 +1,23 @@
 """Listening sockets of a server or a gateway, with connection limits and byte counts."""
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.connections.forwarding import ForwardedConnection
 from edgeflock.server.connections.traffic import Traffic
 from edgeflock.shared.errors import EdgeflockError
+
+log = logging.getLogger("edgeflock.server.requests")
+"""For aiohttp, without what is no HTTP: its sender gets the reason, and could fill the log."""
+log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
 
 
 @asynccontextmanager
@@ -25,7 +31,7 @@ async def listen_on(
     sockets: list[socket.socket] | None = None,
 ) -> AsyncIterator[int]:
     """Serve `app` while the context lasts, as `bind` does. Yields the port; port 0 means a free one."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2, logger=log)
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"

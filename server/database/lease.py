@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from edgeflock.server.database.database import UNREACHABLE, JournalLost, Outage, Unreachable, redact
 from edgeflock.server.database.postgres import PostgresDatabase, psycopg
-from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.errors import InUse
 
 _LOCK = "hashtextextended('edgeflock ' || current_schema(), 0)"
 """A lock for each schema: locks belong to the database, and a run to a schema."""
@@ -139,7 +139,7 @@ def lease_of(url: str, seconds: float, wait: Callable[[str], None] | None = None
                     return lease
                 reason = f"{lease.holder()} hosts the run"
                 if wait is None:
-                    raise ConfigError(
+                    raise InUse(
                         f"journal.url = {redact(url)!r}: another server hosts it, on {lease.holder()}; stop "
                         "that one, choose another database, or start this one with --standby"
                     )

@@ -22,6 +22,9 @@ _LONGEST_FILE, _LONGEST_ANSWER = 1 << 28, 1 << 16
 """Bytes."""
 
 
+_FILE_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=300)
+"""A file may take as long as its line needs. The leader may make it first, and needs minutes for a graph."""
+
 _UNREADABLE = (
     OSError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError, RecursionError
 )  # fmt: skip
@@ -115,7 +118,7 @@ class Leaders:
         if fixed and headers:
             return 200, headers, octets
         known = {"If-None-Match": headers["ETag"]} if "ETag" in headers else {}
-        async with http.get(url, headers={**self.headers, **known}) as answer:
+        async with http.get(url, headers={**self.headers, **known}, timeout=_FILE_TIMEOUT) as answer:
             if answer.status == 304:
                 return 200, headers, octets
             octets = await read_body(answer, _LONGEST_FILE)

@@ -97,20 +97,22 @@ async def read_body(request: web.Request, handler: Handler) -> web.StreamRespons
 
 @web.middleware
 async def limit_rate(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Delay a device's answer until its rate limit allows it, then charge the answer to the limit."""
+    """Delay a device's answer until its rate limit allows it, then charge what is sent of it to the limit."""
     clock = asyncio.get_running_loop().time
     if (limit := _limiter_of(request)) is not None and (wait := limit.wait_seconds(began := clock())) > 0:
         try:
             await asyncio.sleep(wait)
         finally:
             limit.delay_seconds += clock() - began
-    octets = 0
+    meter, length = request[CONNECTION].meter, 0
+    before = meter.egress
     try:
         response = await handler(request)
-        octets = response.content_length or 0
+        if not response.prepared and request.method != "HEAD":  # its body is sent after this
+            length = response.content_length or 0
         return response
     finally:
-        charge(request, octets)
+        charge(request, meter.egress - before + length)
 
 
 @web.middleware

@@ -38,8 +38,9 @@ async def _answer(request: web.Request, path: str) -> web.StreamResponse:
     found = request.app[TRAINING].get(path)
     if found is None and path.startswith(_VENDOR):
         file = library_file(path.removeprefix(_VENDOR))
-        found = None if file is None else await asyncio.to_thread(asset, file)
-        if found is None and (reason := missing_libraries()):
+        if file is not None and (found := await asyncio.to_thread(asset, file)) is not None:
+            request.app[TRAINING][path] = found  # once in memory, however many readers there are
+        elif reason := missing_libraries():
             return problem(404, "not-installed", reason)
     if found is None:
         return problem(404, "not-found", f"the training page has no file {path!r:.100}")

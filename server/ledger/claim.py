@@ -26,7 +26,7 @@ from edgeflock.server.ledger.stores.examination import examine
 from edgeflock.server.ledger.stores.migrations import schema_of
 from edgeflock.server.ledger.stores.postgres import PostgresStore
 from edgeflock.server.shards import open_place
-from edgeflock.shared.errors import ConfigError, EdgeflockError, JournalDamaged
+from edgeflock.shared.errors import ConfigError, EdgeflockError, InUse, JournalDamaged
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -253,7 +253,7 @@ def lock(directory: Path, setting: str) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise ConfigError(
+        raise InUse(
             f"{setting} = {str(directory)!r}: another server hosts it; stop that one or choose another"
         ) from None
     return file

@@ -97,6 +97,7 @@ class RunProcess:
             self._set("paused", _PAUSED_REASON)
         else:
             self._is_paused = False
+            self._set("starting")
             self._keeping = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
@@ -138,7 +139,6 @@ class RunProcess:
     async def _keep(self) -> None:
         delays = back_off(Random(), first=1.0, longest=_LONGEST_RESTART)
         while True:
-            self._set("starting")
             started = time.monotonic()
             try:
                 self.config = await asyncio.to_thread(self.file.settings)
@@ -155,6 +155,7 @@ class RunProcess:
                 delays = back_off(Random(), first=1.0, longest=_LONGEST_RESTART)
             self._set("restarting", reason)
             await asyncio.sleep(next(delays))
+            self._set("starting")
 
     async def _live(self) -> int:
         """Run the process until it ends, and return its exit code. Cancelled, end it cleanly."""

@@ -1,5 +1,6 @@
 """The runs of a folder: a file NAME.toml or NAME/server.toml each. A run's data are in the folder NAME."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,8 @@ class RunFile:
 
 
 def run_files(folder: Path) -> dict[str, RunFile]:
-    """Return the runs of a folder by name. A NAME.toml counts before a NAME/server.toml."""
+    """Return the runs of a folder by name. A NAME.toml counts before a NAME/server.toml. Raises OSError."""
+    os.scandir(folder).close()  # glob finds nothing where the folder is gone for a while, or unreadable
     found = {}
     for path in [*folder.glob("*/server.toml"), *folder.glob("*.toml")]:
         name = path.stem if path.parent == folder else path.parent.name

@@ -2,18 +2,21 @@
 
 import asyncio
 import logging
+import os
 import shutil
 import socket
+import sqlite3
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits, Meter
 from edgeflock.server.connections.listening import bind
+from edgeflock.server.connections.listening import log as requests_log
 from edgeflock.server.connections.reverse_proxy import ReverseProxy
 from edgeflock.server.identity import (
     Audit,
@@ -40,6 +43,9 @@ _POLL_SECONDS = 1.0
 
 _MODEL_SECONDS = 120.0
 """Seconds for a run's server to give its model to the archive."""
+
+_LONGEST_PATH = 103
+"""Bytes of a Unix socket's path on every system."""
 
 MODEL = "model.safetensors"
 """The last model of an archived run, in its folder."""
@@ -79,14 +85,17 @@ class Supervisor:
         with ExitStack() as opened:
             self._sockets = Path(tempfile.mkdtemp(prefix="edgeflock-"))  # which only this user may enter
             opened.callback(shutil.rmtree, self._sockets, ignore_errors=True)
-            register = opened.enter_context(closing(Register(self.folder)))
-            audit = Audit(self.folder)
+            if len(os.fsencode(socket_of(self._sockets, 1_000_000))) > _LONGEST_PATH:
+                raise ConfigError(f"TMPDIR: {self._sockets} is too long for Unix sockets; name a shorter one")
+            with _writing(self.folder):
+                register = opened.enter_context(closing(Register(self.folder)))
+                audit = Audit(self.folder)
             accounts = Accounts(register, audit)
             origins = Origins.from_names(settings.origins, settings.host)
             own = OwnRoutes(
                 *(self, accounts, self._limits, origins, assets(), audit), self.config.limits.request_seconds
             )
-            runner = web.AppRunner(own.app(), access_log=None, shutdown_timeout=2)
+            runner = web.AppRunner(own.app(), access_log=None, shutdown_timeout=2, logger=requests_log)
             await runner.setup()
             assert runner.server is not None, "set up just now"
             make_own = runner.server
@@ -102,14 +111,15 @@ class Supervisor:
                     scheme = "http" if self._tls is None else "https"
                     name = socket.gethostname() if settings.host in ("0.0.0.0", "::", "") else settings.host
                     self.url = f"{scheme}://{name}:{port}"
-                    register.store_address(self.url, self._pin)
-                    write_admin_token(register, self.folder)
-                    await self._follow_folder()
+                    with _writing(self.folder):
+                        register.store_address(self.url, self._pin)
+                        write_admin_token(register, self.folder)
                     watching = [
                         asyncio.create_task(_watch(self._follow_folder)),
-                        asyncio.create_task(_watch(lambda: self._follow_tokens(register))),
+                        asyncio.create_task(_watch(lambda: self._follow_connections(register))),
                     ]
                     try:
+                        await self._follow_folder()
                         yield port
                     finally:
                         for task in watching:
@@ -176,13 +186,16 @@ class Supervisor:
 
     # The folder
 
-    async def _follow_tokens(self, register: Register) -> None:
-        """End forwarded connections whose token was revoked or has expired."""
+    async def _follow_connections(self, register: Register) -> None:
+        """End forwarded connections whose token was revoked or has expired, or of which a side has ended."""
         try:
             register.refresh()
         finally:
-            for one in [one for one in self._forwarded if not one.account.is_valid()]:
-                one.transport.abort()
+            for one in list(self._forwarded):
+                if one.account.is_valid():
+                    one.look_for_end()
+                else:
+                    one.transport.abort()
 
     async def _follow_folder(self) -> None:
         """Start new runs, restart those whose file has changed, and end those whose file is gone."""
@@ -245,3 +258,13 @@ async def _watch(look: Callable[[], Awaitable[None]]) -> None:
             await look()
         except Exception as error:  # any: without this task, changes and revoked tokens would pass unseen
             log.warning("the folder of runs cannot be followed: %s: %s", type(error).__name__, error)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise EdgeflockError(
+            f"{folder} cannot keep the tokens of this server: {error}; free space, or name another folder"
+        ) from error

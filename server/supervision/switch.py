@@ -9,6 +9,7 @@ While one side does not read, nothing is read from the other: a connection takes
 
 import asyncio
 import re
+import select
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -86,6 +87,7 @@ class Switch(asyncio.Protocol):
         self._far_side: _FarSide | None = None
         self._connecting: asyncio.Task[None] | None = None
         self.account = Account()
+        self._is_ending = False
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -129,6 +131,18 @@ class Switch(asyncio.Protocol):
             self._own.connection_lost(error)
         if self._far_side is not None:
             close(self._far_side.transport)
+
+    def look_for_end(self) -> None:
+        """End the connection if a side has ended unseen, while nothing is read from it.
+
+        The other side may still read what has come, for a while.
+        """
+        if self._far_side is None or self._is_ending:
+            return
+        sides = self.transport, self._far_side.transport
+        if any(not one.is_reading() and _has_hung_up(one) for one in sides):
+            self._is_ending = True
+            asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self.transport.abort)
 
     def _dispatch(self) -> None:
         """Give the connection to a run's server or to the own routes, once the head is complete."""
@@ -232,6 +246,15 @@ class _FarSide(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         close(self._caller)
+
+
+def _has_hung_up(transport: asyncio.Transport) -> bool:
+    """Whether the peer has closed its end, whatever it has sent before."""
+    if transport.is_closing():
+        return False
+    polling = select.poll()
+    polling.register(transport.get_extra_info("socket"), getattr(select, "POLLRDHUP", 0))  # macOS lacks it
+    return bool(polling.poll(0))
 
 
 def headers_of(fields: bytes) -> dict[str, str]:

@@ -14,6 +14,7 @@ from edgeflock.shared.settings.limits import LimitSettings
 from edgeflock.shared.settings.model import ARRAYS, ModelSettings
 from edgeflock.shared.settings.modes import DEFAULT, Mode, traits_of
 from edgeflock.shared.settings.optimizer import OptimizerSettings
+from edgeflock.shared.settings.presets import PRESETS
 from edgeflock.shared.settings.run import CallbackSettings, EndSettings, EvaluationSettings, LocalSettings
 from edgeflock.shared.settings.server import JournalSettings, ScaleSettings, ServerSettings
 from edgeflock.shared.settings.settings import Section, descriptions, parse_as
@@ -146,7 +147,12 @@ def describe() -> str:
     Many defaults depend on whether another setting is set. So the keys are comments.
     """
     defaults = Config()
-    lines = ["# To change a setting, remove the '#' before it.", ""]
+    presets = " or ".join(f'preset = "{name}"' for name in PRESETS)
+    lines = [
+        "# To change a setting, remove the '#' before it.",
+        f"# To set several at once, write here: {presets}",
+        "",
+    ]
     for name, section in defaults:
         lines += [f"[{name}]  # {type(section).__doc__}"]
         told = descriptions(type(section))

@@ -235,6 +235,8 @@ def _is_family(schema: type[Section], section: str) -> bool:
 def _hint(schema: type[Section], path: str) -> str:
     """Return the remedy for the unknown `path`: a similar key, or the sections."""
     section, _, key = path.rpartition(".")
+    if key == "preset":
+        return "a preset stands before the first section"
     names = [*schema.model_fields, section]
     known = [f"{name}.{known}" for name in dict.fromkeys(names) for known in _fields(schema, name)]
     # A right key in a wrong section is a better guess than a similar spelling.

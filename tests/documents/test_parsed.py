@@ -13,6 +13,8 @@ import typer
 from docs.site import PAGES as PAGES_MADE
 from edgeflock.cli.app import app
 from edgeflock.devices.emulation.config import parse
+from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.settings import config
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -99,6 +101,31 @@ def test_what_is_no_command_is_found() -> None:
 def test_the_reference_is_what_the_code_is(name: str) -> None:
     said = (ROOT / "docs/reference" / f"{name}.md").read_text("utf-8")
     assert said == PAGES_MADE[name](), "write it anew: python -m docs.site"
+
+
+SETTINGS = re.compile(rf"^(?:preset = |\[(?:{'|'.join(config.Config.model_fields)}|fleet)\])", re.MULTILINE)
+
+
+def settings() -> Iterator[tuple[str, str]]:
+    """The settings of an Edgeflock that pages show, but for the reference, which is made."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        fenced = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        indented = re.findall(r"(?:^    \S.*\n|^\n(?=    \S))+", text, re.MULTILINE)
+        for block in (*fenced, *(re.sub("^    ", "", one, flags=re.MULTILINE) for one in indented)):
+            if SETTINGS.search(block) and page.parent.name != "reference":
+                yield str(page.relative_to(ROOT)), block
+
+
+@pytest.mark.parametrize(
+    ("page", "toml"), [pytest.param(*one, id=f"{number}: {one[0]}") for number, one in enumerate(settings())]
+)
+def test_settings_in_a_document_are_valid(page: str, toml: str) -> None:
+    try:
+        (parse if "[fleet]" in toml else config.parse)(toml, page)
+    except ConfigError as error:
+        if "my_package:loss cannot be imported" not in str(error):
+            pytest.fail(f"{error} in\n{toml}")
 
 
 def test_a_tutorial_s_fleet_is_one() -> None:

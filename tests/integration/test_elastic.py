@@ -180,7 +180,7 @@ async def test_whoever_watches_is_told_how_updates_apply(tmp_path: Path) -> None
         assert status["dense_bytes"] == 4 * LAYOUT.size * pushed // len(chunks(LAYOUT, 20))
         console = Console(record=True, width=200, file=StringIO())
         print_status(console, status)
-        assert "elastic, moving rate 0.2, chunks of 20, ssp of 4, learning rate" in console.export_text()
+        assert "elastic, moving rate 0.2, chunks of 20, ssp of 4, select" in console.export_text()
 
 
 @pytest.mark.parametrize(("start", "stop"), [(5, 5), (6, 5), (0, LAYOUT.size + 1), (5, 0)])

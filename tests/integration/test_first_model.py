@@ -316,3 +316,22 @@ async def test_a_client_loads_it_and_trains(backend: Literal["torch", "onnx"], t
         (file,) = (tmp_path / "kept").iterdir()
         assert hashlib.sha256(file.read_bytes()).digest() == offered.digest
         assert hosted.traffic.sent[Model] < HEADS, "an empty difference"
+
+
+async def test_a_device_is_charged_for_what_it_is_sent(tmp_path: Path) -> None:
+    """Else one that asks for headers alone would make all devices wait."""
+    limits = "limits.device_rate=100000"
+    async with hosting(tmp_path, limits, layout=LARGE, offered=True, closed=True) as hosted:
+        pi, limiter = hosted.enrol("pi"), hosted.rate_limiters.get("pi")
+        now = asyncio.get_running_loop().time
+        headers = {"Authorization": f"Bearer {pi.credential}"}
+        async with aiohttp.ClientSession(headers=headers) as http:
+            for _ in range(3):
+                async with http.head(f"{hosted.url}/v1/start") as head:
+                    assert (head.content_length or 0) > 1_000_000
+            assert limiter.wait_seconds(now()) <= 0
+            async with http.get(f"{hosted.url}/v1/start") as whole:
+                assert len(await whole.read()) == head.content_length
+            async with asyncio.timeout(60):
+                while limiter.wait_seconds(now()) <= 0:  # the server counts after its last byte
+                    await asyncio.sleep(0.01)

@@ -1,6 +1,7 @@
 """A server of several runs: real processes, which learn, die, hang and end without touching each other."""
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -104,6 +105,18 @@ async def test_no_process_is_left_once_the_server_is_killed(tmp_path: Path) -> N
         async with asyncio.timeout(60):
             while hosting.children():
                 await asyncio.sleep(0.1)
+
+
+@pytest.mark.slow
+async def test_a_run_starts_once_the_process_that_has_its_folder_ends(tmp_path: Path) -> None:
+    (folder := tmp_path / "runs" / "a").mkdir(parents=True)
+    with open(folder / "lock", "w") as held:  # noqa: ASYNC230  # as a process that outlives a server
+        fcntl.flock(held, fcntl.LOCK_EX)
+        async with several_runs(tmp_path / "runs", a=OPEN) as hosting:
+            row = await hosting.until("a", lambda row: "another server hosts it" in row["reason"])
+            assert row["state"] == "restarting"
+            fcntl.flock(held, fcntl.LOCK_UN)
+            await hosting.until_state("a", "running")
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import gzip
 import io
 import re
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -117,6 +118,9 @@ async def test_libraries_are_served_once_they_are_installed(cache: Path) -> None
             async with raw.get(f"{hosted.url}{vendor}/{path}") as answer:
                 assert answer.headers["Content-Encoding"] == "gzip"
                 assert gzip.decompress(await answer.read()) == WASM
+            shutil.rmtree(libraries.LIBRARIES["onnxruntime-web"].path)
+            async with raw.get(f"{hosted.url}{vendor}/{path}") as answer:
+                assert gzip.decompress(await answer.read()) == WASM, "it is in memory, once for all readers"
         (cache / "secret.mjs").write_text("secret")
         for path in (
             "onnxruntime-web/ort.all.js",

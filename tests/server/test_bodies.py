@@ -5,6 +5,7 @@ import hashlib
 import tracemalloc
 
 import aiohttp
+import pytest
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits, Traffic
@@ -54,3 +55,23 @@ async def test_parts_for_readers_that_do_not_read_are_not_copied() -> None:
                 assert whole.headers["ETag"] == f'"{digest}"'
             async with http.head(url) as head:
                 assert (head.content_length, await head.read()) == (len(WHOLE), b"")
+
+
+async def test_what_is_no_http_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(request: web.Request) -> web.StreamResponse:
+        raise RuntimeError("a mistake of the server")
+
+    app, traffic = web.Application(), Traffic()
+    app.router.add_get("/fail", fail)
+    async with listen_on(
+        app, ConnectionLimits(LimitSettings()), lambda: traffic, "127.0.0.1", 0, None
+    ) as port:
+        for octets in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(octets)
+            assert b" 400 Bad Request" in await reader.readline()
+            writer.close()
+        assert not caplog.records
+        async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/fail") as answer:
+            assert answer.status == 500
+        assert "a mistake of the server" in caplog.text

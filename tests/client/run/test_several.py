@@ -92,6 +92,7 @@ async def listing(body: bytes) -> AsyncIterator[str]:
             b'{"runs": [{"name": "a", "labels": ["x=\\u001b[2J"]}, {"name": "b", "labels": []}]}',
             r"a \(x=\\x1b",
         ),
+        (b'{"runs": [{"name": "a", "labels": ["site=south"]}]}', r"none of them fits .*: a \(site=south\)"),
     ],
 )
 async def test_a_hostile_list_ends_in_one_line(body: bytes, reason: str) -> None:
@@ -99,3 +100,9 @@ async def test_a_hostile_list_ends_in_one_line(body: bytes, reason: str) -> None
         with pytest.raises(EdgeflockError, match=reason) as raised:
             await choose_by_labels(ClientSettings(server=url, labels=["site=north"]))
         assert str(raised.value).isprintable()
+
+
+async def test_a_run_without_labels_is_for_every_device_if_it_is_alone() -> None:
+    async with listing(b'{"runs": [{"name": "a", "labels": []}]}') as url:
+        chosen = await choose_by_labels(ClientSettings(server=url, labels=["site=north"]))
+    assert run_in(chosen.server) == "a"

@@ -69,3 +69,20 @@ async def test_a_server_of_one_run_is_itself() -> None:
             await asyncio.to_thread(list_runs, url, "")
         with pytest.raises(ConfigError):
             await asyncio.to_thread(list_runs, "ftp://x", "")
+
+
+@pytest.mark.parametrize(
+    "rows", [[1], [{}], [{**ROWS[0], "version": "12"}], [{**ROWS[0], "labels": 1}], {"a": 1}], ids=str
+)
+def test_a_list_in_another_form_is_an_error_of_a_line(rows: Any) -> None:
+    with pytest.raises(EdgeflockError, match="in a form that this Edgeflock does not know"):
+        print_runs(Console(file=io.StringIO()), rows)
+
+
+async def test_rows_without_a_name_are_no_addresses() -> None:
+    for rows in ([1], [{"name": 1}]):
+        async with serving({"runs": rows}) as server:
+            url = str(server.make_url("/"))
+            assert await asyncio.to_thread(run_addresses, url, "") == [url]
+            with pytest.raises(EdgeflockError, match="without names"):
+                await asyncio.to_thread(list_runs, url, "")

@@ -1,11 +1,13 @@
 """What a gateway takes of its leader's HTTP: all of it, and no more than there can be."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from edgeflock.server.gateway import leaders
 from edgeflock.server.gateway.leaders import Leaders
@@ -59,3 +61,23 @@ async def test_whatever_a_leader_says_is_wrong_is_one_line(octets: bytes) -> Non
         told = str(hopeless)
         assert len(told) < 400
         assert told.isprintable()
+
+
+async def test_a_file_may_take_as_long_as_its_line_needs() -> None:
+    """As a base of many megabytes on a slow uplink."""
+    parts = 10
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"ETag": '"a"'})
+        await response.prepare(request)
+        for _ in range(parts):
+            await response.write(GRAPH)
+            await asyncio.sleep(0.05)
+        return response
+
+    app = web.Application()
+    app.router.add_get("/v1/base", answer)
+    of_sessions = aiohttp.ClientTimeout(total=0.1)  # as aiohttp's own of 5 minutes
+    async with TestServer(app) as server, aiohttp.ClientSession(timeout=of_sessions) as http:
+        one = Leaders(str(server.make_url("/")), "")
+        assert (await one.fetch(http, one.url / "v1/base", fixed=True))[2] == parts * GRAPH

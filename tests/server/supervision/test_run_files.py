@@ -30,3 +30,8 @@ def test_what_the_server_decides_is_refused_in_a_run(tmp_path: Path) -> None:
         (tmp_path / "a.toml").write_text(f"[server]\n{text}\n")
         with pytest.raises(ConfigError, match=rf"server\.{text.split(' ')[0]} is decided for all runs"):
             run_files(tmp_path)["a"].settings()
+
+
+def test_a_folder_that_is_gone_for_a_while_has_not_lost_its_runs(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        run_files(tmp_path / "away")

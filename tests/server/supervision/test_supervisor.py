@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from edgeflock.server.supervision import supervisor
+from edgeflock.server.supervision.run_files import RunFile, run_files
 from edgeflock.server.supervision.supervisor import Supervisor
+from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.settings.config import parse
 
 
@@ -21,12 +23,12 @@ async def test_the_folder_is_followed_after_any_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(supervisor, "_POLL_SECONDS", 0.01)
-    found, failures = supervisor.run_files, [RuntimeError("out of luck"), OSError("out of disk")]
+    failures = [RuntimeError("out of luck"), OSError("out of disk")]
 
-    def fail_first(folder: Path) -> dict[str, supervisor.RunFile]:
+    def fail_first(folder: Path) -> dict[str, RunFile]:
         if failures and any(folder.glob("*.toml")):
             raise failures.pop()
-        return found(folder)
+        return run_files(folder)
 
     monkeypatch.setattr(supervisor, "run_files", fail_first)
     runs = Supervisor(tmp_path, parse("[server]\nport = 0"))
@@ -36,3 +38,19 @@ async def test_the_folder_is_followed_after_any_failure(
         (tmp_path / "a.toml").unlink()
         await until(lambda: not runs.all_runs())
     assert "RuntimeError: out of luck" in caplog.text
+
+
+async def test_a_folder_that_takes_no_tokens_is_an_error_of_a_line(tmp_path: Path) -> None:
+    (tmp_path / "identities.sqlite").mkdir()
+    with pytest.raises(EdgeflockError, match="cannot keep the tokens of this server"):
+        async with Supervisor(tmp_path, parse("[server]\nport = 0")).serving():
+            pass
+
+
+async def test_sockets_need_a_short_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (deep := tmp_path / ("d" * 100)).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    with pytest.raises(ConfigError, match="TMPDIR: .* is too long for Unix sockets"):
+        async with Supervisor(tmp_path, parse("[server]\nport = 0")).serving():
+            pass
+    assert not list(deep.iterdir()), "nothing is left"

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgpack
+import pytest
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits, Meter
 from edgeflock.server.connections.forwarding import ForwardedOrigin
 from edgeflock.server.connections.listening import bind
+from edgeflock.server.supervision import switch
 from edgeflock.server.supervision.switch import Account, Destination, Switch
 from edgeflock.shared.settings.limits import LimitSettings
 
@@ -65,12 +67,12 @@ async def scene(folder: Path, *, answers: bool = True, **limits: float) -> Async
     inner = runner.server
     runs = {"a": Destination(str(folder / "a")), "b": Destination("", "run b is paused")}
 
-    def switch() -> Switch:
+    def made_switch() -> Switch:
         return Switch(inner, connection_limits, runs.get, _account, made.forwarded)
 
     async with (
         await asyncio.start_unix_server(serve, folder / "a", limit=1 << 16),
-        bind(connection_limits.protocol(switch, Meter()), "127.0.0.1", 0) as made.port,
+        bind(connection_limits.protocol(made_switch, Meter()), "127.0.0.1", 0) as made.port,
     ):
         yield made
         for writer in made.writers:
@@ -169,9 +171,9 @@ async def test_what_is_not_read_is_not_taken(tmp_path: Path) -> None:
         while before != sent or not here.forwarded:  # until both stand still
             before = sent[:]
             await asyncio.sleep(0.5)
-        (switch,) = here.forwarded
-        assert switch._far_side is not None
-        for side in (switch.transport, switch._far_side.transport):
+        (one,) = here.forwarded
+        assert one._far_side is not None
+        for side in (one.transport, one._far_side.transport):
             assert side.get_write_buffer_size() < 1 << 20
         assert max(sent) < 48 << 20, "the kernel's buffers, and not all of it"
         taken = await reader.readexactly(1 << 20)
@@ -201,3 +203,32 @@ async def test_the_end_of_one_side_ends_the_other(tmp_path: Path) -> None:
                 here.writers[0].close()
             while here.forwarded:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("ends", ["caller", "run"])
+async def test_an_end_behind_unread_bytes_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """As of a device that is stopped in a download, whose run's server gives it up."""
+    monkeypatch.setattr(switch, "_FLUSH_SECONDS", 0.01)
+    async with scene(tmp_path, answers=False) as here:
+        _, writer = await asyncio.open_connection("127.0.0.1", here.port, limit=1 << 10)
+        writer.write(request("/v1/runs/a/v1/session"))
+        while not here.forwarded:
+            await asyncio.sleep(0.01)
+        (one,) = here.forwarded
+        assert one._far_side is not None
+        sender, read_from = (
+            (writer, one.transport) if ends == "caller" else (here.writers[0], one._far_side.transport)
+        )
+        while read_from.is_reading():
+            sender.write(bytes(1 << 20))
+            await asyncio.sleep(0.01)
+        one.look_for_end()
+        assert not one._is_ending, "both sides are there"
+        sender.transport.abort()
+        async with asyncio.timeout(60):
+            while here.forwarded:
+                one.look_for_end()
+                await asyncio.sleep(0.01)
+        writer.transport.abort()

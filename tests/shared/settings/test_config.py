@@ -178,6 +178,10 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
             ],
         ),
         ("updates = 5\n", ["fleet.toml", "updates = 5", "outside a section", "did you mean end.updates?"]),
+        (
+            '[local]\nbatch = 5\npreset = "cohort"\n',
+            ["line 3", "unknown key local.preset = 'cohort'; a preset stands before the first section"],
+        ),
         ("[[run]]\nseed = 1\n", ["fleet.toml", "run = [{'seed': 1}]", "outside a section"]),
         ("[model]\nseed = \n", ["fleet.toml: not TOML", "line 2"]),
         (f"[model]\nseed = {'9' * 5000}\n", ["fleet.toml: not TOML", "digits"]),
