@@ -29,7 +29,6 @@ NO_NAMES = frozenset(
 """Adverbs, prepositions, bare participles and metaphors: they do not say what something is or does."""
 
 SERIALISED = {
-    "away": "journal_frames' column",
     "behind": "the protocol's, of docs/protocol.md",
     "by": "the journal's, of optimizer.schedule_unit",
     "least": "the journal's, of optimizer.min_factor, and the JSON of `edgeflock check`",

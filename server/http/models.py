@@ -144,8 +144,11 @@ async def get_safetensors(request: web.Request) -> web.StreamResponse:
     part=adapters: those alone, of a run that trains adapters. All else has them merged into the weights.
     """
     host, part = request.app[HOST], request.query.get("part", "all")
-    if part != "all" and (part != "adapters" or host.adapted is None):
-        return problem(400, "bad-part", f"part={part!r:.40}: this run has all, or adapters with model.lora")
+    if part not in ("all", "adapters"):
+        return problem(400, "bad-part", f"part={part!r:.40} must be all or adapters")
+    if part == "adapters" and host.adapted is None:
+        detail = "this run has no model.lora, so no adapters: leave out part=adapters (--format peft)"
+        return problem(400, "bad-part", detail)
     model = await _model(request)
     headers = await asyncio.to_thread(_headers, request, model, part)
     if part == "all":

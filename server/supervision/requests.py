@@ -31,7 +31,7 @@ async def ask(
 
     The caller limits its time.
     """
-    async with _asked(socket, path, origin, headers) as (status, _, reader):
+    async with _open_response(socket, path, origin, headers) as (status, _, reader):
         try:
             await reader.readexactly(_LONGEST_ANSWER)
             raise ConnectionError(f"{path} is answered with more than {_LONGEST_ANSWER} bytes")
@@ -45,7 +45,7 @@ async def save(socket: str, path: str, target: Path) -> int:
     Only a whole body of the status 200 replaces the file. Raises OSError.
     """
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
-    async with _asked(socket, path, OPERATOR, None) as (status, size, reader):
+    async with _open_response(socket, path, OPERATOR, None) as (status, size, reader):
         if status == 200:
             try:
                 with fresh.open("wb") as file:
@@ -61,7 +61,7 @@ async def save(socket: str, path: str, target: Path) -> int:
 
 
 @asynccontextmanager
-async def _asked(
+async def _open_response(
     socket: str, path: str, origin: ForwardedOrigin, headers: Mapping[str, str] | None
 ) -> AsyncIterator[tuple[int, int, asyncio.StreamReader]]:
     """Send a GET. Yields (HTTP status, Content-Length or -1, the body that follows)."""

@@ -54,7 +54,7 @@ SENTENCES = [
     f"(20) of its frames in {registry.WINDOW:.0f} s, over all its sessions",
     f"Refusals of a device in {registry.WINDOW:.0f} s",
     f"a Hello longer than {records.LONGEST_HELLO} bytes",
-    f"a Hello | {records.LONGEST_HELLO} bytes |",
+    f"a Hello or a Credential | {records.LONGEST_HELLO} bytes |",
     f"with commas between; each once, {messages.LONGEST_SHARDS} bytes in all",
     f"elements of one; bytes of a text | {wire._OF_DEVICES.containers}; {wire._OF_DEVICES.array}; "
     f"{wire._OF_DEVICES.text} |",
