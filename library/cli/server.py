@@ -203,7 +203,7 @@ def _host_folder(folder: Path, overrides: list[str], arguments: tuple[str, ...],
             if json:
                 print_json({"url": supervisor.url, "runs": [run.file.name for run in supervisor.all_runs()]})
             else:
-                print(f"Runs of {folder} on {supervisor.url}: {describe()}", flush=True)
+                print(f"Runs in {folder} on {supervisor.url}: {describe()}", flush=True)
                 token = folder / ADMIN_TOKEN
                 print(f"To watch and act: edgeflock status {supervisor.url} --token-file {token}", flush=True)
             await stop.wait()

@@ -25,7 +25,7 @@ function table(rows) {
     const cells = (row) => Object.values(COLUMNS).map((cell) => el("td", {}, cell(row)));
     return el(
         "table",
-        {},
+        { class: "card parts runs" },
         el("thead", {}, el("tr", {}, ...Object.keys(COLUMNS).map((title) => el("th", { scope: "col" }, title)))),
         el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row)))),
     );
