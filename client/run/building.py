@@ -28,7 +28,7 @@ from edgeflock.client.transport.cached_file import BASE, CachedFile, fetch
 from edgeflock.client.transport.first_model import cached_first_model, load_first_model
 from edgeflock.shared.errors import ConfigError, Malformed
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import Weights
 from edgeflock.shared.numbers import size as size_text
 from edgeflock.shared.protocol.messages import Model, Welcome
 from edgeflock.shared.protocol.shown import printable

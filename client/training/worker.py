@@ -37,7 +37,7 @@ from edgeflock.shared.errors import (
 )
 from edgeflock.shared.model.chunks import chunks
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import Weights
 from edgeflock.shared.protocol.messages import Facts, Model, Receipt, Update, Welcome
 
 log = logging.getLogger(__name__)

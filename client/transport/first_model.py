@@ -8,7 +8,7 @@ from edgeflock.client.transport.cached_file import FIRST_MODEL, CachedFile, fetc
 from edgeflock.shared.codecs import packed, sparse, values
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import Weights
 from edgeflock.shared.protocol.messages import Model
 
 

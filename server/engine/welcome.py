@@ -8,8 +8,7 @@ from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.lora import Base
 from edgeflock.shared.model.personal import Personal
-from edgeflock.shared.model.start import Start
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import Start, Weights
 from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
 from edgeflock.shared.settings.config import ADAFACTOR, Config
 

@@ -17,8 +17,7 @@ from edgeflock.server.sessions import SessionContext
 from edgeflock.shared.codecs import packed, sparse, values
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.start import generate
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import Weights, generate
 from edgeflock.shared.protocol import gateway, gateway_coding, wire
 from edgeflock.shared.protocol.messages import Model, Samples, Welcome
 from edgeflock.shared.settings.config import Config

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from edgeflock.shared.codecs import packed
 from edgeflock.shared.errors import ConfigError, WrongDtype
 from edgeflock.shared.files import write_atomically
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import Weights
 from edgeflock.shared.protocol.messages import Model
 
 FIRST_MODEL = "first-model"

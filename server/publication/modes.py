@@ -13,7 +13,7 @@ from edgeflock.server.publication.exact import Exact
 from edgeflock.server.publication.lossy import Lossy
 from edgeflock.server.publication.spill import Spill
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import Weights
 from edgeflock.shared.protocol.messages import Model
 from edgeflock.shared.settings.config import Config
 

@@ -16,8 +16,7 @@ from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.model.lora import Adapted, Base
 from edgeflock.shared.model.personal import Personal
-from edgeflock.shared.model.start import Start
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import Start, Weights
 from edgeflock.shared.protocol.messages import Samples, Welcome
 from edgeflock.shared.settings.config import Config
 

@@ -67,7 +67,22 @@ Authentication = Callable[[dict[str, str]], Account]
 """Headers, with names in lower case -> the caller with a token of this server, or the empty Account."""
 
 
-class Switch(asyncio.Protocol):
+class _Side(asyncio.Protocol):
+    """A connection of the switch."""
+
+    _transport: asyncio.Transport | None = None
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None, "connected"
+        return self._transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_BUFFER)
+
+
+class Switch(_Side):
     """The side of the caller, as an asyncio protocol below a `GuardedConnection`."""
 
     def __init__(
@@ -81,22 +96,12 @@ class Switch(asyncio.Protocol):
         """`own` makes the protocol of this server's own routes. `forwarded` holds all that are forwarded."""
         self._make_own, self._limits = own, limits
         self._route, self._authenticate, self._forwarded = route, authenticate, forwarded
-        self._transport: asyncio.Transport | None = None
         self._received = b""
         self._own: asyncio.Protocol | None = None
         self._far_side: _FarSide | None = None
         self._connecting: asyncio.Task[None] | None = None
         self.account = Account()
         self._is_ending = False
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        assert self._transport is not None, "connected"
-        return self._transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=_BUFFER)
 
     def data_received(self, data: bytes) -> None:
         if self._own is not None:
@@ -219,21 +224,11 @@ class Switch(asyncio.Protocol):
         close(self.transport)
 
 
-class _FarSide(asyncio.Protocol):
+class _FarSide(_Side):
     """The side of the run's server."""
 
     def __init__(self, caller: asyncio.Transport) -> None:
         self._caller = caller
-        self._transport: asyncio.Transport | None = None
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        assert self._transport is not None, "connected"
-        return self._transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=_BUFFER)
 
     def data_received(self, data: bytes) -> None:
         self._caller.write(data)

@@ -14,8 +14,7 @@ from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.lora import Base
 from edgeflock.shared.model.personal import Personal
-from edgeflock.shared.model.start import Start
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import Start, Weights
 
 PROTOCOL = 2
 """Protocol version. Both ends speak exactly one; another one is refused."""

@@ -15,7 +15,7 @@ from edgeflock.client.transport.first_model import cached_first_model, load_firs
 from edgeflock.shared.codecs import packed, values
 from edgeflock.shared.errors import ConfigError, Malformed, WrongDtype
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import Weights
 
 LAYOUT = Layout.from_shapes([("kernel", (20, 30)), ("bias", (20,))])
 THETA = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)

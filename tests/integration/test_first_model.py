@@ -19,8 +19,8 @@ from edgeflock.client.transport.first_model import cached_first_model, load_firs
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Malformed, Unauthorized
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.start import Weights
 from edgeflock.shared.model.torch_module import FlatModule
-from edgeflock.shared.model.weights import Weights
 from edgeflock.shared.protocol.messages import Model, Update
 from edgeflock.shared.settings.client import ClientSettings
 from tests.hosting import hosting, initial_theta

@@ -23,8 +23,7 @@ from edgeflock.shared.errors import REFUSALS, RunComplete, SessionRefused
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, generate
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, Weights, generate
 from edgeflock.shared.protocol import app, messages, wire
 from tests.hosting import LAYOUT, RUN, hosting, initial_theta
 from tests.integration.foreign_client import (

@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edgeflock.shared.errors import Malformed, UnknownRecord
-from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start
-from edgeflock.shared.model.weights import Weights
+from edgeflock.shared.model.start import CONSTANT, NORMAL, UNIFORM, Filling, Start, Weights
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
     TAGS,
