@@ -33,10 +33,12 @@ class Tab:
         """The URL of everything that it loaded."""
         self.referrers: list[str] = []
         """What these requests said of the page that they came from."""
+        self.workers: list[str] = []
+        """The sessions of its workers, once `Target.setAutoAttach` was called."""
 
-    async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The result of a DevTools command."""
-        reply = await self._reply(method, **parameters)
+    async def call(self, method: str, *, session: str = "", **parameters: Any) -> dict[str, Any]:
+        """The result of a DevTools command, in the page or in a worker."""
+        reply = await self._reply(method, session, **parameters)
         assert "error" not in reply, reply
         result: dict[str, Any] = reply["result"]
         return result
@@ -53,7 +55,7 @@ class Tab:
     async def until(self, script: str) -> Any:
         """What the expression comes to, once that is true."""
         async with asyncio.timeout(SECONDS):
-            while not (value := await self._tried(script)):
+            while not (value := await self.tried(script)):
                 await asyncio.sleep(0.05)
         return value
 
@@ -70,12 +72,16 @@ class Tab:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
 
+    async def hang_up(self) -> None:
+        """Leave the page to itself."""
+        await self._socket.close()
+
     async def shoot(self, path: Path) -> None:
         """A screenshot, as PNG."""
         made = await self.call("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(made["data"]))
 
-    async def _tried(self, script: str) -> Any:
+    async def tried(self, script: str) -> Any:
         """Its value; None where it raises, and where the page is left before it has a value."""
         reply = await self._reply("Runtime.evaluate", expression=script, returnByValue=True)
         if "error" in reply:
@@ -84,10 +90,11 @@ class Tab:
         result = reply["result"]
         return None if "exceptionDetails" in result else result["result"].get("value")
 
-    async def _reply(self, method: str, **parameters: Any) -> dict[str, Any]:
+    async def _reply(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
         """What the browser answers to a DevTools command, an error too."""
         self._number += 1
-        await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
+        command = {"id": self._number, "method": method, "params": parameters}
+        await self._socket.send_json(command | ({"sessionId": session} if session else {}))
         while True:
             message: dict[str, Any] = await self._socket.receive_json()
             self._note(message)
@@ -106,20 +113,54 @@ class Tab:
             case "Network.requestWillBeSentExtraInfo":
                 headers = {name.lower(): value for name, value in parameters["headers"].items()}
                 self.referrers.append(headers.get("referer", ""))
+            case "Target.attachedToTarget" if parameters["targetInfo"]["type"] == "worker":
+                self.workers.append(parameters["sessionId"])
             case "Network.webSocketCreated":
                 self.asked.append(parameters["url"])
 
 
+class Browser:
+    """A running browser. Use `browser`."""
+
+    def __init__(self, http: aiohttp.ClientSession, url: str, pid: int) -> None:
+        self._http, self._url = http, url
+        self.pid = pid
+
+    async def open(self) -> Tab:
+        """A new tab with an empty page."""
+        async with self._http.put(f"{self._url}/json/new?about:blank") as answer:
+            return await self._attach(await answer.json())
+
+    async def first(self) -> Tab:
+        """The tab that it has opened by itself."""
+        async with self._http.get(f"{self._url}/json/list") as answer:
+            return await self._attach(next(one for one in await answer.json() if one["type"] == "page"))
+
+    async def _attach(self, target: dict[str, Any]) -> Tab:
+        tab = Tab(await self._http.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0))
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            await tab.call(f"{domain}.enable")
+        return tab
+
+
 @asynccontextmanager
-async def browsing(folder: Path) -> AsyncIterator[Tab]:
-    """A page of a browser that keeps what it keeps in `folder`."""
+async def browsing(folder: Path, *arguments: str, trusting: bool = True) -> AsyncIterator[Tab]:
+    """A page of a browser that keeps what it keeps in `folder`. A trusting one takes any certificate."""
+    async with browser(folder, *arguments, trusting=trusting) as running:
+        yield await running.first()
+
+
+@asynccontextmanager
+async def browser(folder: Path, *arguments: str, trusting: bool = True) -> AsyncIterator[Browser]:
+    """A browser for several pages, with more `arguments` of its command line."""
     assert CHROMIUM is not None, "marked with needs_chromium"
     folder.mkdir()
     process = await asyncio.create_subprocess_exec(
         CHROMIUM,
         "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
         "--disable-background-networking", "--disable-component-update", "--disable-extensions",
-        "--ignore-certificate-errors", "--hide-scrollbars", "--remote-debugging-port=0", "--lang=en-US",
+        *(["--ignore-certificate-errors"] if trusting else []),
+        "--hide-scrollbars", "--remote-debugging-port=0", "--lang=en-US", *arguments,
         f"--user-data-dir={folder}", "about:blank",
         env={**os.environ, "HOME": str(folder), "TZ": "UTC"},
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
@@ -127,17 +168,13 @@ async def browsing(folder: Path) -> AsyncIterator[Tab]:
     try:
         told = folder / "DevToolsActivePort"
         async with asyncio.timeout(SECONDS):
-            while not (told.exists() and (lines := told.read_text().splitlines())):
+            while not (told.exists() and len(lines := told.read_text().splitlines()) == 2):
                 await asyncio.sleep(0.05)
         async with aiohttp.ClientSession() as http:
-            async with http.get(f"http://127.0.0.1:{lines[0]}/json/list") as answer:
-                page = next(one for one in await answer.json() if one["type"] == "page")
-            async with http.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                tab = Tab(socket)
-                for domain in ("Page", "Runtime", "Log", "Network"):
-                    await tab.call(f"{domain}.enable")
-                yield tab
-                await tab.call("Browser.close")
+            yield Browser(http, f"http://127.0.0.1:{lines[0]}", process.pid)
+            async with http.ws_connect(f"ws://127.0.0.1:{lines[0]}{lines[1]}") as socket:
+                await socket.send_json({"id": 1, "method": "Browser.close"})
+                await socket.receive()
         async with asyncio.timeout(SECONDS):
             await process.wait()
     finally:

@@ -1,5 +1,6 @@
 """`edgeflock device` and `edgeflock token`: a run's devices, and tokens to join or watch it."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -164,8 +165,13 @@ def create(
     if json:
         print_json({"token": created.text, "id": id_, "role": role, "url": register.url, "page": page})
     elif qr:
+        from edgeflock.server.identity import own_fingerprint
+        from edgeflock.server.web import hindrance
+
         segno.make(page, micro=False).terminal(compact=True)
         print(page)
+        if why := hindrance(page, "" if address else own_fingerprint(directory, created.pin)):
+            print(f"Note: {why}", file=sys.stderr)
     elif role == "device":
         print(f"edgeflock client join {url} {created.text}")
     else:

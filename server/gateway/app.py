@@ -169,6 +169,8 @@ class Gateway:
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard], client_max_size=_LONGEST_BODY)
+        for path in ("/", "/train"):
+            app.router.add_get(path, self._page)
         app.router.add_get("/livez", _livez)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/v1/session", self._session)
@@ -201,7 +203,7 @@ class Gateway:
                     403, Forbidden.code, "server.client_certificates: TLS begins with a certificate here"
                 )
             if "Origin" in request.headers:  # browsers send it, devices do not
-                return problem(403, "forbidden", "a gateway is for devices, and not for pages")
+                return problem(403, "forbidden", self._for_browsers())
             return await handler(request)
         except Refused as error:
             refusal = problem(error.status, error.code, str(error))
@@ -218,6 +220,13 @@ class Gateway:
         if mirror is None or mirror.config.server.client_certificates != "everybody":
             return True
         return bool(peer_certificate(request.get_extra_info("ssl_object")))
+
+    def _for_browsers(self) -> str:
+        url = str(self.leaders.url).rstrip("/")
+        return f"a gateway is not for browsers: they take part at {url}/train, and show the run at {url}"
+
+    async def _page(self, request: web.Request) -> web.Response:
+        return web.Response(text=f"{self._for_browsers()}\n", status=404)
 
     async def _readyz(self, request: web.Request) -> web.Response:
         reason = "" if self.upstream.mirror is not None else "this gateway has no leader"

@@ -6,6 +6,7 @@ docs/protocol.md is the reference of the first.
 import asyncio
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -14,6 +15,8 @@ from edgeflock.server.http.bodies import bad_request, read_object, refusal
 from edgeflock.server.http.callers import caller_of, note, secret_of
 from edgeflock.server.http.keys import AUTHORITY, HOST, PIN, REGISTER, TRAINING
 from edgeflock.server.http.roles import ADMIN, JOIN, allows
+from edgeflock.server.identity import own_fingerprint
+from edgeflock.server.web import hindrance
 from edgeflock.shared.identity import from_base64url, names, to_base64url, training_page
 
 routes = web.RouteTableDef()
@@ -50,7 +53,8 @@ _INVITATION_SECONDS = 86400.0
 async def invite(request: web.Request) -> web.Response:
     """{"reusable": bool}: a new token for one device or for many, as the address of the training page.
 
-    The answer has the rows of its QR code, a text of 0 and 1 each; null without the package segno.
+    The answer has the rows of its QR code, a text of 0 and 1 each (null without the package segno), and why
+    a browser elsewhere would not open the page.
     """
     reusable = (await read_object(request)).get("reusable", False)
     if not isinstance(reusable, bool):
@@ -67,7 +71,9 @@ async def invite(request: web.Request) -> web.Response:
 
         code = ["".join(map(str, row)) for row in segno.make(page, micro=False).matrix_iter(border=4)]
     note(request, caller_of(request).name, f"made the token {token.digest.hex()[:12]}", request.remote)
-    return web.json_response({"page": page, "code": code})
+    fingerprint = own_fingerprint(Path(request.app[HOST].config.server.directory), token.pin)
+    why = hindrance(page, fingerprint if origin.endswith(f"//{request.host}") else "")
+    return web.json_response({"page": page, "code": code, "hindrance": why})
 
 
 def _octets(body: dict[str, object], key: str, *sizes: int) -> bytes:

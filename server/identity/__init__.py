@@ -18,6 +18,7 @@ from edgeflock.server.identity.authority import (
 from edgeflock.server.identity.certificate import (
     Certificate,
     own_certificate,
+    own_fingerprint,
     pin_of_file,
     server_tls,
     share,

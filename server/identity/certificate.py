@@ -122,6 +122,14 @@ def pin_of_file(certificate: Path) -> bytes:
         ) from error
 
 
+def own_fingerprint(directory: Path, pin: bytes) -> str:
+    """SHA-256 of the certificate that the server has made itself, as browsers show it; empty: it has none."""
+    own = directory / CERTIFICATE
+    if not pin or not own.exists() or pin_of_file(own) != pin:
+        return ""
+    return x509.load_pem_x509_certificate(own.read_bytes()).fingerprint(hashes.SHA256()).hex(":").upper()
+
+
 def _sign(key: ec.EllipticCurvePrivateKey, common_name: str, names: Iterable[str], now: datetime) -> bytes:
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
     builder = (

@@ -595,3 +595,16 @@ async def test_a_gateway_without_a_leader_sends_devices_on(tmp_path: Path) -> No
                 assert told.status == 404
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
                 await http.ws_connect(f"{url}/v1/session", headers={"Origin": "http://elsewhere.example"})
+
+
+async def test_a_browser_at_a_gateway_is_told_where_to_go(tmp_path: Path) -> None:
+    async with hosting(tmp_path, "server.browsers=true") as leader, gateway(leader) as (_, url):
+        async with aiohttp.ClientSession() as http:
+            for path, headers, status in (
+                ("/", {}, 404),
+                ("/train", {}, 404),
+                ("/train", {"Origin": url}, 403),
+            ):
+                async with http.get(f"{url}{path}", headers=headers) as answer:
+                    assert answer.status == status
+                    assert f"{leader.url}/train" in await answer.text()

@@ -173,6 +173,7 @@ async def test_an_admin_invites_browsers(cache: Path) -> None:
         assert isinstance(code, list)
         assert {len(row) for row in code} == {len(code)}
         assert set("".join(code)) == {"0", "1"}
+        assert "the server's own machine" in str(told["hindrance"])
         assert (await invited(hosted, {"reusable": "yes"}))[0] == 400
         assert (await invited(hosted, {}, hosted.enrol("pi").credential))[0] == 403
         audit = (cache / "run" / "audit.jsonl").read_text()

@@ -31,13 +31,31 @@ export async function connect(server, credential, longest, signal) {
     const timer = setTimeout(giveUp, CONNECT_SECONDS * 1000);
     signal.addEventListener("abort", giveUp, {once: true});
     try {
-        await Promise.race([opening, socket.failed]);
+        await Promise.race([opening, socket.failed]).catch(async (error) => {
+            throw isNative && error instanceof ConnectionLost && (await answers(server, signal)) ? unopened(server) : error;
+        });
         if (isNative && credential) await showCredential(socket, credential);
         return socket;
     } finally {
         clearTimeout(timer);
         signal.removeEventListener("abort", giveUp);
     }
+}
+
+/** Whether the server answers a request that needs no WebSocket. */
+const answers = (server, signal) =>
+    fetch(new URL("livez", server), {mode: "no-cors", credentials: "omit", cache: "no-store", signal}).then(
+        () => true,
+        () => false,
+    );
+
+/** A browser does not say why a WebSocket did not open. */
+function unopened({protocol}) {
+    const distrust = protocol === "https:" ? "this browser does not accept the server's certificate for one, " : "";
+    return new ConnectionLost(
+        `the server answers, but no WebSocket opens: ${distrust}a proxy passes none on, or ` +
+            "server.origins lacks this page; ask the operator for an address with a public certificate",
+    );
 }
 
 async function showCredential(socket, credential) {

@@ -112,7 +112,10 @@ export async function invite() {
     if (many === null) return;
     const said = await tried("v1/invitation", { reusable: many === "" });
     if (typeof said === "string") tell(`It was not done: ${said}`, true);
-    else await ask("Scan it, or open the address", said.page, "Done", { picture: said.code && code(said.code) });
+    else {
+        const picture = el("div", {}, said.code && code(said.code), el("p", { class: "dim small" }, said.hindrance));
+        await ask("Scan it, or open the address", said.page, "Done", { picture });
+    }
 }
 
 function code(rows) {

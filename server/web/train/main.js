@@ -136,7 +136,7 @@ async function known() {
 // Why nothing can be started here; "": it can.
 async function hindrance() {
     if (!isSecureContext)
-        return "A browser trains only over https:// (or on the server's own machine). Ask the operator for an address that begins so.";
+        return "Over http:// a browser gives a page neither keys nor motion, so it cannot train. Ask the operator for an address that begins with https:// (server.certificate, or a proxy).";
     if (!globalThis.WebAssembly || !globalThis.indexedDB || !navigator.locks)
         return "This browser is too old to train; take a current one.";
     try {

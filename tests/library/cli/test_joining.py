@@ -76,6 +76,9 @@ async def test_a_code_opens_the_training_page(tmp_path: Path) -> None:
         assert page.startswith("https://f.example/train#token=ef1.")
         assert len(code) > 15
         assert {len(line) for line in code} == {len(code[0])}
+        done = await asyncio.to_thread(edgeflock, "token", "create", run, "--qr")
+        assert done.stdout.splitlines()[-1].startswith(hosted.url)
+        assert done.stderr.startswith("Note: only browsers on the server's own machine")
 
 
 def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:

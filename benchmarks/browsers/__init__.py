@@ -1,0 +1,1 @@
+"""Browsers as devices: a fleet whose tabs die, memory, bytes and time. `python -m benchmarks.browsers`."""
