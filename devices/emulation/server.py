@@ -120,6 +120,8 @@ class EmulatedServer:
         while not self.engine.has_turn(device):
             if self.engine.published.complete:
                 raise RunComplete(self.engine.published.farewell)
+            if (farewell := self.engine.farewell(device)) is not None:
+                raise RunComplete(farewell)
             await self.wait_for_change()
 
     def record_message(self, device: int) -> None:

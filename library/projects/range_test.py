@@ -213,9 +213,7 @@ class _Optimizer:
         parameters.regime = replace(self._regime, learning_rate=rate)
         with np.errstate(over="ignore", invalid="ignore"):
             parameters.apply(
-                parameters.limit_statistics(
-                    Step(parameters.version, slice(None), direction, statistics.copy())
-                )
+                parameters.limit(Step(parameters.version, slice(None), direction, statistics.copy()))
             )
 
 

@@ -1,6 +1,6 @@
 """The optimizer's state: all that later steps depend on, except theta. Part of each snapshot."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgpack
 import numpy as np
@@ -23,16 +23,23 @@ class OptimizerMemory:
     """The sum of the updates that wait for others to make a step: [P]."""
     waiting: int = 0
     """How many updates wait."""
+    noise: bytes = b""
+    """TreeNoise.pack, in a private run."""
 
     def pack(self) -> bytes | None:
         """Encode the state. None: there is none."""
-        if self.numbers is None and self.gathered is None:
+        if self.numbers is None and self.gathered is None and not self.noise:
             return None
         arrays = [
             b"" if one is None else one.astype("<f4").tobytes() for one in (self.numbers, self.gathered)
         ]
         columns = 0 if self.numbers is None else self.numbers.shape[1]
-        return bytes(msgpack.packb([self.kind, columns, *arrays, self.waiting]))
+        noise = [self.noise] if self.noise else []
+        return bytes(msgpack.packb([self.kind, columns, *arrays, self.waiting, *noise]))
+
+    def without_waiting(self) -> "OptimizerMemory":
+        """Return the state without the updates that wait, which then never count."""
+        return replace(self, gathered=None if self.gathered is None else 0 * self.gathered, waiting=0)
 
     @classmethod
     def unpack(cls, octets: bytes | None, size: int) -> "OptimizerMemory":
@@ -40,12 +47,13 @@ class OptimizerMemory:
         if octets is None:
             return cls()
         try:
-            kind, columns, numbers, gathered, waiting = msgpack.unpackb(octets)
+            kind, columns, numbers, gathered, waiting, *noise = msgpack.unpackb(octets)
             return cls(
                 str(kind),
                 _vector(numbers).reshape(size, columns) if columns else None,
                 _vector(gathered).reshape(size) if gathered else None,
                 int(waiting),
+                b"".join(noise),
             )
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
             raise ValueError(f"the optimizer's state in the journal cannot be read: {error}") from error

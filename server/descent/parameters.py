@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent.gathering import Gathered
 from edgeflock.server.descent.memory import OptimizerMemory
+from edgeflock.server.descent.noise import TreeNoise, bound_norm
 from edgeflock.server.descent.part import Part, Vectors, VectorState
 from edgeflock.server.descent.rates import SCHEDULES, rate_factor
 from edgeflock.server.descent.recoverable import RecoverableVectors
@@ -86,6 +87,10 @@ class Parameters:
         self._running = Running(theta[theta.size - self._buffers :], self._norms) if limited else None
         """A copy of the running statistics, if the regime limits those of steps; else None."""
         self._stepper = Stepper(state, self.store)
+        method = self.regime.method
+        stepped = self.version - state_memory.waiting
+        self.noise = TreeNoise(method, state.trained, stepped, state_memory.noise) if method.bound else None
+        """The noise of a private run; else None."""
         self.store.begin(lambda: self._place(state, recent))
 
     @property
@@ -107,7 +112,29 @@ class Parameters:
 
     def packed_memory(self) -> bytes | None:
         """Encode the optimizer's state; None if there is none."""
-        return self._stepper.packed_memory()
+        return self._stepper.packed_memory(self.noise.pack() if self.noise is not None else b"")
+
+    def end_tree(self) -> None:
+        """End the tree of the noise before its last step. Updates that wait are part of the next one."""
+        assert self.noise is not None, "only a private run has noise"
+        method = self.regime.method
+        self.regime = replace(self.regime, method=replace(method, trees_ended=method.trees_ended + 1))
+        self.noise.end_tree(self.version - self.waiting)
+
+    def memory_of(self, past: "Parameters") -> bytes | None:
+        """Return the optimizer's state of `past`, to go back to.
+
+        In a private run, updates that waited then have made a step since. They must not count again.
+        """
+        memory = past.packed_memory()
+        if self.noise is None:
+            return memory
+        return OptimizerMemory.unpack(memory, self.store.size - self._buffers).without_waiting().pack()
+
+    @property
+    def waiting(self) -> int:
+        """How many updates wait for others to make a step."""
+        return self._stepper.waiting
 
     def go_back(
         self, theta: NDArray[np.float32], average: NDArray[np.float32] | None, memory: bytes | None = None
@@ -144,11 +171,13 @@ class Parameters:
         weight, total_step = self._round_weight(samples), replace(step, delta=total)
         return not step.samples or self._stepper.fits(total_step, weight, rate, limit, samples)
 
-    def limit_statistics(self, step: Step) -> Step:
-        """Return `step` with its running statistics limited as the regime says for this version.
+    def limit(self, step: Step) -> Step:
+        """Return `step` with its norm, or its running statistics, limited as the regime says.
 
         Each step is limited before it is applied or gathered.
         """
+        if self.noise is not None:
+            return bound_norm(step, self.regime.method.bound)
         if self._running is None or not step.statistics.size:
             return step
         statistics, beyond = self._running.limit(step.statistics)
@@ -167,7 +196,10 @@ class Parameters:
         """
         start_time = change.time if isinstance(change, Step) else change.start_time
         rate = self.learning_rate(change.time, start_time)
-        if isinstance(change, Step):
+        if self.noise is not None:  # noise is drawn once: whether a step fits must not decide on it
+            self._step_privately(self.noise, change, rate)
+            fits = True
+        elif isinstance(change, Step):
             fits = self._stepper.take(change, self._weight(change), rate, limit=limit)
         elif samples := change.samples:
             step = Step(self.version, slice(None), change.total, time=change.time)
@@ -188,6 +220,25 @@ class Parameters:
             self._advance(change.steps)
         return True
 
+    def _step_privately(self, noise: TreeNoise, change: Step | Gathered, rate: float) -> None:
+        """Add an update to those that wait, or make a step with noise on every entry.
+
+        Noise on the sent entries alone would show which entries the devices' data selected. The sum is
+        divided by a number that the settings have.
+        """
+        if isinstance(change, Gathered):
+            step = Step(self.version, slice(None), noise.add(change.total, self.version + change.steps))
+            self._stepper.take(step, 1.0, rate, self.regime.method.group)
+        elif not self._stepper.is_completing:
+            self._stepper.take(change, self._weight(change), rate)
+        else:
+            gathered = self.store.vectors.memory.gathered
+            waiting = np.float32(0) if gathered is None else gathered
+            total = np.zeros(self.store.size - self._buffers, np.float32)
+            total[change.indices] = np.float32(self._weight(change)) * change.delta
+            total = noise.add(waiting + total, self.version + 1) - waiting
+            self._stepper.take(replace(change, indices=slice(None), delta=total), 1.0, rate)
+
     def _advance(self, versions: int) -> None:
         before, self.version = self.version, self.version + versions
         if self.regime.average:
@@ -203,6 +254,8 @@ class Parameters:
 
     def changed_indices(self, indices: Index) -> Index:
         """Return the parameters that the next version changes, if its update touches `indices`."""
+        if self.noise is not None and self._stepper.is_completing:
+            return slice(None)
         return self._stepper.changed_indices(indices)
 
     def learning_rate(self, time: float, round_start: float | None = None) -> float:

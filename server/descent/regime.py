@@ -41,6 +41,18 @@ class StepMethod:
     nodes: int = 1
     """n, the number of nodes that train at a time, each with its own steps. An update counts 1 / n, as in a
     mean of n. Staleness is counted in units of n updates."""
+    bound: float = 0.0
+    """The largest norm of an update, in a private run (noise.py); 0: it is not private."""
+    noise: float = 0.0
+    """The standard deviation of a node's noise over `bound`."""
+    tree: int = 1
+    """The steps of a tree."""
+    group: int = 0
+    """The number of updates that the sum of a private round is divided by."""
+    trees_ended: int = 0
+    """How many trees ended before their last step. A replay begins new ones at the same versions."""
+    noise_key: str = ""
+    """The secret that the noise follows from, hexadecimal."""
 
     @classmethod
     def from_config(cls, config: Config) -> "StepMethod":
@@ -49,6 +61,10 @@ class StepMethod:
         shared = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
         shared["by"], shared["least"] = config.optimizer.schedule_unit, config.optimizer.min_factor
         shared["period"] = config.optimizer.end(config.end.updates)
+        privacy = config.privacy
+        if privacy.mode == "server":
+            shared["bound"], shared["noise"], shared["tree"] = privacy.clip, privacy.noise, privacy.tree
+            shared["group"] = coordination.quorum or coordination.cohort
         return cls(together=together, aggregate=coordination.aggregate, **shared)
 
     @property

@@ -42,9 +42,20 @@ class Stepper:
         self._is_gathering, self._waiting = state.is_gathering, state.memory.waiting
         """Whether updates wait for others to make a step, and how many do."""
 
-    def packed_memory(self) -> bytes | None:
-        """Encode the optimizer's state; None if there is none."""
-        return replace(self._store.retry(lambda: self._store.vectors.memory), waiting=self._waiting).pack()
+    def packed_memory(self, noise: bytes = b"") -> bytes | None:
+        """Encode the optimizer's state and that of the noise; None if there is none."""
+        memory = self._store.retry(lambda: self._store.vectors.memory)
+        return replace(memory, waiting=self._waiting, noise=noise).pack()
+
+    @property
+    def waiting(self) -> int:
+        """How many updates wait for others to make a step."""
+        return self._waiting
+
+    @property
+    def is_completing(self) -> bool:
+        """Whether the next update makes a step."""
+        return self._waiting + 1 >= self._method.together
 
     def steps_since(self, base: int, version: int) -> int:
         """Return how often theta changed from version `base` to `version`.

@@ -24,8 +24,9 @@ from edgeflock.server.engine.log import Log
 from edgeflock.server.engine.moments import FleetMoments
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Receipts, Staged
 from edgeflock.server.engine.steering import Snapshots, Steering
+from edgeflock.server.privacy import Participations
 from edgeflock.server.publication import Exact, Outlet, Publication
-from edgeflock.shared.errors import ConfigError, Refused, StepTooLarge, Superseded
+from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, StepTooLarge, Superseded
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.messages import Receipt, Update
@@ -64,13 +65,14 @@ class Engine:
         gate: Gate | None = None,
         judge: EvaluationJudge | None = None,
         guard: DefenceGuard | None = None,
+        participations: Participations | None = None,
     ) -> None:
         """`parameters` has the state of the log.
 
         `publication` encodes the models for devices; None: they get exactly theta. `start` makes version 0.
         `past` returns the parameters of an earlier version, or raises ConfigError. `gate` decides which
         devices wait for their answers. `judge` has taken the past evaluations. `guard` decides what share of
-        an update counts; None: all of it.
+        an update counts; None: all of it. `participations` counts devices' updates in a private run.
         """
         self.layout = layout
         self.start = start
@@ -81,7 +83,10 @@ class Engine:
         self.outlet = Outlet(publication or Exact(layout, parameters.version), layout, parameters.store)
         self.receipts = Receipts(log)
         judge = judge or EvaluationJudge(Criteria())
+        self.participations = participations
         past_end = judge.past_end_reason(parameters.start_time)
+        if participations is not None:
+            past_end = past_end or participations.end_reason(parameters.waiting)
         self._lifecycle = RunLifecycle(parameters, limits.updates, past_end)
         self._snapshots = Snapshots(log, parameters, limits.snapshot_every, keep_updates=limits.keep_updates)
         self.steering = Steering(
@@ -143,7 +148,27 @@ class Engine:
         self._snapshots.take_if_due()
         self._log.commit()
         self._lifecycle.publish()
+        if self.participations is not None:
+            self._follow_participations(self.participations)
         return [(push, self._add_model(push, answer)) for push, answer in staged.answers]
+
+    def _follow_participations(self, participations: Participations) -> None:
+        """End the run if its budget is spent, or a tree if no connected device may take part in it."""
+        if (reason := participations.end_reason(self.parameters.waiting)) is not None:
+            return self.steering.end(reason)
+        noise, present = self.parameters.noise, participations.present
+        if noise is None or noise.is_fresh or not self._lifecycle.is_open():
+            return
+        left = [device for device in present if participations.has_left(device)]
+        if left and not any(self._may_take_part(device) for device in left):
+            self.steering.end_tree()
+
+    def _may_take_part(self, device: int) -> bool:
+        """Whether an update of the device may count now: it has none in the present tree."""
+        if self.participations is None or not self.participations.has_left(device):
+            return self.participations is None
+        noise = self.parameters.noise
+        return noise is None or self.receipts.last_version(device) <= noise.begun
 
     def is_quick(self, pushes: Sequence[Push]) -> bool:
         """Whether `stage` takes at most a few milliseconds for this group."""
@@ -157,11 +182,16 @@ class Engine:
 
     def add_device(self, device: int) -> None:
         """A device has joined: others may have to wait for it. Idempotent."""
-        self._coordinator.add_device(device)
+        if self.participations is not None:
+            self.participations.present.add(device)
+        if self.farewell(device) is None:
+            self._coordinator.add_device(device)
         self._gate.add_device(device, self.parameters.version)
 
     def remove_device(self, device: int) -> None:
         """A device has left. The next `stage` returns the answers that follow from it."""
+        if self.participations is not None:
+            self.participations.present.discard(device)
         self._coordinator.remove_device(device)
         self._gate.remove_device(device)
 
@@ -181,9 +211,18 @@ class Engine:
         return self._coordinator.turns
 
     def has_turn(self, device: int) -> bool:
-        """Whether the device may be sent the model now. One outside the cohort pulls, and waits."""
+        """Whether the device may be sent the model now. One outside the cohort pulls, and waits.
+
+        So does one that has taken part in the present tree of a private run.
+        """
         turns = self.turns
+        if not self._may_take_part(device):
+            return False
         return turns is None or (device in turns.members and not self.published.complete)
+
+    def farewell(self, device: int) -> str | None:
+        """Return why the run is over for a device, whose privacy budget is spent; None: it is not."""
+        return None if self.participations is None else self.participations.farewell(device)
 
     @property
     def due(self) -> float | None:
@@ -207,6 +246,13 @@ class Engine:
         if (held := self._coordinator.find_held(push)) is not None:
             answers.append((self._replace_held(held, push), Superseded("the device sent its update again")))
             return
+        if (farewell := self.farewell(push.device)) is not None:
+            raise RunComplete(farewell)
+        if not self._may_take_part(push.device):
+            raise BaseExpired(
+                "an update of this device counts in the present steps already (privacy.tree), and a second "
+                "one would cost more privacy; pull again and wait for the answer"
+            )
         step = admit(
             update,
             self.layout,
@@ -219,14 +265,18 @@ class Engine:
         )
         if step.statistics.size:
             check_statistics(step.statistics, self.layout)
-            step = parameters.limit_statistics(step)
+        step = parameters.limit(step)
         sent, decision = step, None
         if self.guard is not None:
             weight = parameters.reported_weight(step)
             decision = self.guard.decide(parameters.version, push.device, step, weight)
             step = step.scaled(decision.share)
         limit, rounds = self._limits.parameter, parameters.regime.rounds
-        if rounds and not parameters.fits(step, limit, self._coordinator.round_sum):
+        if (
+            rounds
+            and parameters.noise is None
+            and not parameters.fits(step, limit, self._coordinator.round_sum)
+        ):
             raise _too_large(update, limit)
         verdict = self._coordinator.offer(push, step, now)
         if decision is not None:
@@ -252,6 +302,10 @@ class Engine:
             self._log.add_update(*facts, push.frame, share, decision)
             self.receipts.add(push.device, update.sequence, version)
             self._gate.record_update(push.device, version)
+            if self.participations is not None:
+                self.participations.add(push.device)
+                if self.farewell(push.device) is not None:
+                    self._coordinator.remove_device(push.device)
             self.outlet.add(indices)
             moments = self._moments.report(push.device, update.moments)
             self._labels.count(push.device)

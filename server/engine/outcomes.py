@@ -76,6 +76,11 @@ class Receipts:
         last = self._last.get(device)
         return last.sequence if last else 0
 
+    def last_version(self, device: int) -> int:
+        """Return the version that the last update of a device made, or 0."""
+        last = self._last.get(device)
+        return last.version if last else 0
+
     def is_next(self, device: int, sequence: int) -> bool:
         """Whether `sequence` is above the last accepted one. Raises SequenceAhead if it is too far above."""
         last = self.last_sequence(device)

@@ -201,6 +201,16 @@ class Steering:
             self._log.add_regime(self._parameters.version, self._parameters.regime, "nodes")
             self._log.commit()
 
+    def end_tree(self) -> None:
+        """End the tree of a private run's noise before its last step (descent/noise.py).
+
+        This begins a new regime, as in `adjust`.
+        """
+        self._snapshots.take()
+        self._parameters.end_tree()
+        self._log.add_regime(self._parameters.version, self._parameters.regime, "tree")
+        self._log.commit()
+
     def stop_diverged(self, version: int, reason: str) -> None:
         """Take no updates until `roll_back`, because the model of `version` has diverged.
 
@@ -241,11 +251,13 @@ class Steering:
     def _go_back(self, past: Parameters, now: float) -> None:
         """Go back to the model of `past`, and commit this together with the writes before it."""
         parameters = self._parameters
+        if parameters.noise is not None:
+            parameters.end_tree()
+        memory = parameters.memory_of(past)
         self._log.add_rollback(
-            parameters.version + 1, past.version, parameters.regime, past.theta, past.average,
-            past.packed_memory(), now,
-        )  # fmt: skip
-        parameters.go_back(past.theta, past.average, past.packed_memory())
+            parameters.version + 1, past.version, parameters.regime, past.theta, past.average, memory, now
+        )
+        parameters.go_back(past.theta, past.average, memory)
         self._outlet.reset()
         self._log.commit()
         self._snapshots.restart_interval()

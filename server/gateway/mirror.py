@@ -134,7 +134,7 @@ class Mirror:
             held_out=terms.held_out,
             personal=terms.personal,
             base=terms.base,
-            adds_model=not config.coordination.traits.cohort,  # there a device asks, and the leader says when
+            adds_model=not config.takes_turns,  # there a device asks, and the leader says when
         )
 
     def close(self) -> None:

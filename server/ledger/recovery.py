@@ -5,6 +5,7 @@ JournalDamaged names the version.
 """
 
 import logging
+import secrets
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from edgeflock.server.defence import MIN_NORMS, DefenceGuard
 from edgeflock.server.descent import (
     RULES,
     Gathered,
+    OptimizerMemory,
     Parameters,
     Part,
     Place,
@@ -29,6 +31,7 @@ from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import JournaledUpdate, ModelSnapshot, RegimeStart
+from edgeflock.server.privacy import Accountant, Participations, check_privacy
 from edgeflock.server.publication import publication_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused, UnexpectedRecord
 from edgeflock.shared.model.layout import Layout
@@ -64,7 +67,16 @@ def open_engine(
 
     Raises JournalDamaged, and VectorsLost if the store is lost at once.
     """
-    parameters = recover(journal, layout, Regime.from_config(config, bool(layout.norms)), followed, place)
+    regime, participations = Regime.from_config(config, bool(layout.norms)), None
+    if config.privacy.mode != "none":
+        check_privacy(config, layout)
+        accountant = Accountant(config)
+        counts = {account.device: account.updates for account in journal.accounts()}
+        group = max(1, regime.method.group, regime.method.together)
+        participations = Participations(accountant, counts, group)
+        if regime.method.bound:
+            regime = replace(regime, method=replace(regime.method, noise=accountant.noise))
+    parameters = recover(journal, layout, regime, followed, place)
     parameters.store.restore = lambda lost: restore(journal, layout, place, parameters.version, lost)
     coordinator = create_coordinator(config.coordination, layout)
     run = journal.run()
@@ -85,8 +97,9 @@ def open_engine(
         except struct.error as error:
             raise JournalDamaged(f"{journal.path}: what a defence decided cannot be read: {error}") from error
     return Engine(
-        journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge, guard
-    )
+        journal, layout, parameters, coordinator, bounds, publication, start, past, gate, judge, guard,
+        participations,
+    )  # fmt: skip
 
 
 def restore(journal: Journal, layout: Layout, place: Place, version: int, lost: VectorsLost) -> Vectors:
@@ -211,7 +224,10 @@ def _rebuild(
         began, version = pending.pop()
         last = began[-1]
         if last.rollback_target is not None and snapshot.version < last.version:
-            snapshot = replace(snapshot, version=last.version)
+            memory = snapshot.memory
+            if last.regime.method.bound:
+                memory = OptimizerMemory.unpack(memory, layout.parameters.size).without_waiting().pack()
+            snapshot = replace(snapshot, version=last.version, memory=memory)
         parameters = _load_snapshot(began, snapshot, journal, layout, place)
         _replay(parameters, journal, layout, version)
         if not pending:
@@ -220,12 +236,25 @@ def _rebuild(
 
 
 def _adjust_regime(regime: Regime, journal: Journal) -> Regime:
-    """`regime` with the same number of working nodes as before.
+    """`regime` with the same number of working nodes, and the same secret of its noise, as before.
 
-    An operator's learning rate replaces its own if the settings have not changed since.
+    An operator's learning rate replaces its own if the settings have not changed since. Raises ConfigError if
+    the noise of a run that has updates would change: its epsilon would be of neither.
     """
+    method = regime.method
+    key, ended = secrets.token_hex(32) if method.bound else "", 0
     if regimes := journal.regimes():
-        regime = replace(regime, method=replace(regime.method, nodes=regimes[-1].regime.method.nodes))
+        last = regimes[-1].regime.method
+        method = replace(method, nodes=last.nodes)
+        before, now = ((one.bound, one.noise, one.tree) for one in (last, method))
+        if before != now and journal.version:
+            raise ConfigError(
+                f"{journal.path}: its updates count with (privacy.clip, noise, tree) = {before}, and the "
+                f"settings say {now}, where 0 is no privacy; set these again, or begin a new run"
+            )
+        if last.bound:
+            key, ended = last.noise_key, last.trees_ended
+    regime = replace(regime, method=replace(method, noise_key=key, trees_ended=ended))
     adjustment = journal.adjustment()
     if adjustment is None or regime.rule == "elastic":  # elastic averaging has no learning rate
         return regime
@@ -250,7 +279,7 @@ def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: in
     for step in steps(journal, layout, parameters.version, until):
         if not parameters.regime.rounds:
             try:
-                parameters.apply(parameters.limit_statistics(step))
+                parameters.apply(parameters.limit(step))
             except ValueError as error:  # a base that admission would have refused: see descent/staleness.py
                 raise _invalid_entry(journal, parameters.version + 1, error) from error
             continue
@@ -258,7 +287,7 @@ def _replay(parameters: Parameters, journal: Contents, layout: Layout, until: in
             parameters.apply(gathered)
             gathered = None
         gathered = gathered or Gathered(layout, parameters.regime.method.aggregate)
-        gathered.add(parameters.limit_statistics(step))
+        gathered.add(parameters.limit(step))
     if gathered is not None:
         parameters.apply(gathered)
 

@@ -64,7 +64,7 @@ class DeviceEvents(Protocol):
     """What becomes of a device between its Welcome and its end: the part of an admission for this."""
 
     async def wait_for_turn(self, device: Device) -> None:
-        """Wait while the device is outside the cohort (coordination/cohort.py).
+        """Wait while the device is outside the cohort (coordination/cohort.py), or has no privacy left.
 
         Raises Refused if its turn will not come.
         """
@@ -138,7 +138,7 @@ class Conversation:
             await self._answer_update(record, frame)
 
     async def _answer_pull(self, pull: Pull) -> None:
-        if self._host.config.coordination.traits.cohort:
+        if self._host.config.takes_turns:
             try:
                 await self._wait(self._events.wait_for_turn(self._device))
             except RunComplete as complete:

@@ -121,6 +121,8 @@ class Writer:
         while not await self.read(lambda: engine.has_turn(device)):
             if engine.published.complete:
                 raise RunComplete(engine.published.farewell)
+            if (farewell := engine.farewell(device)) is not None:
+                raise RunComplete(farewell)
             self._turn_events[device] = event = asyncio.Event()
             try:
                 await event.wait()
@@ -216,11 +218,13 @@ class Writer:
 
     def _wake_turns(self) -> None:
         """Wake only the devices whose turn it is, since thousands may wait."""
-        if not self._turn_events or (turns := self._engine.turns) is None:
+        if not self._turn_events:
             return
-        waiting, complete = self._turn_events.keys(), self._engine.published.complete
-        for device in list(waiting) if complete else turns.members & waiting:
-            self._turn_events.pop(device).set()
+        engine, waiting = self._engine, self._turn_events.keys()
+        members = waiting if engine.turns is None else engine.turns.members & waiting
+        for device in list(waiting) if engine.published.complete else list(members):
+            if engine.published.complete or engine.has_turn(device) or engine.farewell(device) is not None:
+                self._turn_events.pop(device).set()
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:
         """engine.commit; its first half runs on the event loop's thread if it is quick.

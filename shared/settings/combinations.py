@@ -56,6 +56,11 @@ def _modes(has_trait: Callable[[Mode], bool]) -> tuple[str]:
     return (f"coordination.mode={'|'.join(name for name, mode in MODES.items() if has_trait(mode))}",)
 
 
+def _refusals(mode: str, *others: tuple[str, str]) -> tuple[Row, ...]:
+    """Return the rows of what a mode of privacy needs: (need, reason)."""
+    return tuple(Row(f"privacy.mode={mode}", (need,), reason) for need, reason in others)
+
+
 _ELASTIC, _NOT_ELASTIC = _modes(lambda mode: mode.elastic), _modes(lambda mode: not mode.elastic)
 _BUFFERS = _modes(lambda mode: mode.buffers)
 _COHORT, _TASKS = _modes(lambda mode: mode.cohort), _modes(lambda mode: mode.tasks)
@@ -65,6 +70,7 @@ _ROUNDS, _NOT_ROUNDS = _modes(lambda mode: mode.rounds), _modes(lambda mode: not
 _ADAFACTOR = "local.optimizer=adafactor"
 _LARGEST, _SIGNIFICANT = ("compression.selection=largest",), ("compression.selection=significance",)
 _LOSSY = ("downlink.mode=lossy",)
+_PRIVATE, _LOCAL = ("privacy.mode=server|local",), ("privacy.mode=local",)
 _STEP = "applies to the server's step, and elastic averaging moves the model instead"
 
 ROWS: tuple[Row, ...] = (
@@ -133,6 +139,54 @@ ROWS: tuple[Row, ...] = (
     Row("injection.alpha", ("injection.beta",), "is how many devices share, and beta how much"),
     Row("injection.beta", ("injection.alpha",), "is how much devices share, and alpha how many"),
     Row("defence.refresh", ("defence.mode=score",), "is the interval of the server's own gradient"),
+    *(
+        Row(f"privacy.{key}", _PRIVATE, "is a part of differential privacy")
+        for key in ("clip", "noise", "epsilon", "delta", "participations")
+    ),
+    Row("privacy.devices", ("privacy.mode=server",), "is the number of devices that are to be hidden"),
+    Row("privacy.tree", ("privacy.mode=server",), "is the noise of the server's steps"),
+    Row(
+        "privacy.tree",
+        ("coordination.mode=buffer",),
+        "has a device wait for the next tree, and a round waits for every device",
+    ),
+    Row("privacy.examples", _LOCAL, "is the number of examples of a device"),
+    *_refusals(
+        "server",
+        ("coordination.mode=buffer|rounds|cohort", "adds noise to sums of updates of different devices"),
+        ("coordination.aggregate=mean", "bounds what a device adds to a sum; a median has no such bound"),
+        ("coordination.base_batch=0", "counts all updates alike: a device would choose its own weight"),
+        ("coordination.gate=none", "has devices wait for the next tree, which a gate would wait for"),
+        ("defence.mode=none", "clips by a bound known before; a defence's bound depends on others' updates"),
+        ("scale.shards=0", "adds noise to the sum of a whole update"),
+    ),
+    Row(
+        "privacy.mode=server",
+        ("coordination.rule=sqrt|tau|none", *_ROUNDS),
+        "needs weights of at most 1 that no other device's data decide",
+    ),
+    Row(
+        "coordination.mode=rounds",
+        ("coordination.quorum", "privacy.mode=none|local"),
+        "divides a private sum by that number of updates, as the number that came is not for all to know",
+    ),
+    *_refusals(
+        "local",
+        (_NOT_ELASTIC[0], "adds noise to gradients, and elastic averaging exchanges parameters"),
+        ("local.momentum=0.0", "counts the noise of each step once, and a momentum starts again"),
+        ("model.personal=[]", "adds noise to what a device sends, not to its own layers"),
+    ),
+    *(
+        row
+        for mode in ("server", "local")
+        for row in _refusals(
+            mode,
+            ("local.optimizer=sgd|adam", "hides what adafactor's devices report: second moments and labels"),
+            ("evaluation.on_devices=0", "hides results on devices' own data, which carry no noise"),
+            ("injection.alpha=0.0", "hides samples, which devices would share"),
+            ("callbacks.on_update=", "hides single updates, which carry no noise"),
+        )
+    ),
     Row("scale.ray", ("scale.shards",), "is the cluster of the shards"),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from edgeflock.shared.settings.model import ARRAYS, ModelSettings
 from edgeflock.shared.settings.modes import DEFAULT, Mode, traits_of
 from edgeflock.shared.settings.optimizer import OptimizerSettings
 from edgeflock.shared.settings.presets import PRESETS
+from edgeflock.shared.settings.privacy import PrivacySettings
 from edgeflock.shared.settings.run import CallbackSettings, EndSettings, EvaluationSettings, LocalSettings
 from edgeflock.shared.settings.server import JournalSettings, ScaleSettings, ServerSettings
 from edgeflock.shared.settings.settings import Section, descriptions, parse_as
@@ -37,6 +38,7 @@ class Config(Section):
     optimizer: OptimizerSettings = OptimizerSettings()
     compression: CompressionSettings = CompressionSettings()
     defence: DefenceSettings = DefenceSettings()
+    privacy: PrivacySettings = PrivacySettings()
     downlink: DownlinkSettings = DownlinkSettings()
     injection: InjectionSettings = InjectionSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
@@ -45,6 +47,11 @@ class Config(Section):
     limits: LimitSettings = LimitSettings()
     client: ClientSettings = ClientSettings()
     client_config: ClientConfigSettings = ClientConfigSettings()
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether devices wait for their turn: a cohort's, or that of their privacy budget."""
+        return self.coordination.traits.cohort or self.privacy.mode != "none"
 
     @model_validator(mode="before")
     @classmethod

@@ -187,7 +187,7 @@ class RelayedDevice:
         """Answer its request for a task or its turn. Raises Malformed if it may not ask now."""
         if self._question is not None and not self._question.done():
             raise Malformed("a gateway sends Ready for a device whose previous Ready is not answered yet")
-        if self.device is not None and self.admission.host.engine.turns is not None:
+        if self.device is not None and self.admission.host.config.takes_turns:
             self._question = self._start_task(self._answer(self.admission.wait_for_turn(self.device)))
             return
         if (task_feed := self._task_feed) is None:

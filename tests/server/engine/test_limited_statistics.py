@@ -164,7 +164,7 @@ def test_who_is_fewer_than_half_moves_them_little(part: float, place: int) -> No
     for wrong in hostile_ones:
         seen = np.array(hostile(place, values.LARGEST_STATISTIC) if wrong else HONEST, f32)
         nothing = Step(parameters.version, np.zeros(0, np.int64), np.zeros(0, f32), seen)
-        parameters.apply(parameters.limit_statistics(nothing))
+        parameters.apply(parameters.limit(nothing))
         worst = max(worst, abs(parameters.theta[25 + place] - HONEST[place]))
     assert worst < (3 if part < 0.2 else 100)
 
@@ -175,7 +175,7 @@ def test_what_honest_ones_say_is_reached_from_anywhere() -> None:
     seen = np.array([100, -100, 50, 5000, 3000, 4000, 100, 100, 5000, 5000], f32)
     for _ in range(200):
         nothing = Step(parameters.version, np.zeros(0, np.int64), np.zeros(0, f32), seen)
-        parameters.apply(parameters.limit_statistics(nothing))
+        parameters.apply(parameters.limit(nothing))
     np.testing.assert_allclose(parameters.theta[25:], seen, rtol=1e-3)
 
 

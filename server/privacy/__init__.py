@@ -1,0 +1,8 @@
+"""Differential privacy of a run: what it has cost so far, and which devices may still take part.
+
+accounting.py asks dp-accounting for epsilon; participations.py counts the updates of devices. The noise is in
+descent/noise.py. Imports shared only, and dp-accounting once a run is private.
+"""
+
+from edgeflock.server.privacy.accounting import Accountant, Spent, check_privacy
+from edgeflock.server.privacy.participations import Participations

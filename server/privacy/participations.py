@@ -1,0 +1,64 @@
+"""How often devices have taken part in a private run, and whether they may again.
+
+A device takes part at most once in a tree, and at most as often as its budget allows. The journal has all
+that this depends on.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from edgeflock.server.privacy.accounting import Accountant, Spent
+
+
+class Participations:
+    """Counts the updates of devices."""
+
+    def __init__(self, accountant: Accountant, counts: Mapping[int, int], group: int) -> None:
+        """`counts` has the updates of each device so far. `group` is how many devices make a step."""
+        self._accountant = accountant
+        self._counts = Counter({device: count for device, count in counts.items() if count})
+        self._group = group
+        self.present: set[int] = set()
+        """The devices that are connected."""
+        self._most = max(self._counts.values(), default=0)
+
+    @property
+    def spent(self) -> Spent:
+        """What the run has cost."""
+        return self._accountant.spent(self._most)
+
+    def add(self, device: int) -> None:
+        """Count an update of a device."""
+        self._counts[device] += 1
+        self._most = max(self._most, self._counts[device])
+
+    def has_left(self, device: int) -> bool:
+        """Whether the budget of the device has a participation left."""
+        return not self._accountant.limit or self._counts[device] < self._accountant.limit
+
+    def farewell(self, device: int) -> str | None:
+        """Return why the run is over for a device; None: it is not."""
+        if self.has_left(device):
+            return None
+        return (
+            f"the run is over for this device: its {self._accountant.limit} updates have spent its privacy "
+            "budget (privacy.epsilon, privacy.participations)"
+        )
+
+    def end_reason(self, waiting: int) -> str | None:
+        """Return why the run is over, if too few devices have a participation left for another step.
+
+        `waiting` updates are part of it already.
+        """
+        limit = self._accountant.limit
+        if not limit or self._most < limit:
+            return None
+        known = self.present | self._counts.keys()
+        if sum(self.has_left(device) for device in known) >= self._group - waiting:
+            return None
+        spent = self.spent
+        return (
+            f"its privacy budget is spent: epsilon = {spent.epsilon:.3g} at delta = {spent.delta:.3g}, after "
+            f"{spent.participations} updates of a device; to go on, begin a new run with more noise, or a "
+            "larger privacy.epsilon"
+        )
