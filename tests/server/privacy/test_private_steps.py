@@ -8,7 +8,7 @@ import pytest
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import BaseExpired, ConfigError, RunComplete
 from edgeflock.shared.protocol.messages import Receipt
-from tests.server.privacy.private_runs import ROUNDS, begin, gradient, send
+from tests.server.privacy.private_runs import BUFFER, ROUNDS, begin, gradient, send
 from tests.server.pushes import DEADLINE, LAYOUT, THETA, commit, copy_as_killed, push, sparse_update
 
 QUIET = "privacy.noise=1e-6"
@@ -124,9 +124,9 @@ def test_a_tree_ends_early_if_every_connected_device_has_taken_part(tmp_path: Pa
 
 @pytest.mark.parametrize("mode", ["buffer", "rounds"])
 def test_the_run_ends_at_its_budget_and_stays_ended(tmp_path: Path, mode: str) -> None:
-    settings = {"settings": ROUNDS} if mode == "rounds" else {}
+    settings = ROUNDS if mode == "rounds" else BUFFER
     budget = ("privacy.epsilon=30", "privacy.participations=2")
-    _, engine = begin(tmp_path, *budget, **settings)  # type: ignore[arg-type]
+    _, engine = begin(tmp_path, *budget, settings=settings)
     for device in (1, 2):
         engine.add_device(device)
     for sequence in (1, 2):
@@ -138,7 +138,7 @@ def test_the_run_ends_at_its_budget_and_stays_ended(tmp_path: Path, mode: str) -
     assert reason.startswith("its privacy budget is spent: epsilon = ")
     assert isinstance(send(engine, 3, 1, gradient(3)), RunComplete)
     engine.close()
-    _, again = begin(tmp_path, *budget, **settings)  # type: ignore[arg-type]
+    _, again = begin(tmp_path, *budget, settings=settings)
     assert again.published.end_reason == reason
 
 
