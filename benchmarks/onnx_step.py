@@ -88,7 +88,7 @@ def exact(
     trained = [state[tensor.name].requires_grad_() for tensor in flat.layout.parameters.tensors]
     inputs = torch.from_numpy(x).double()
     output = functional_call(flat.module, state, (inputs,))
-    gradients = torch.autograd.grad(flat.loss_of(output, torch.from_numpy(y), inputs), trained)
+    gradients = torch.autograd.grad(flat.criterion(output, torch.from_numpy(y), inputs), trained)
     return np.concatenate([gradient.numpy().ravel() for gradient in gradients])
 
 

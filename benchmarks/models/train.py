@@ -29,7 +29,8 @@ from edgeflock.server.hosting.weights import first_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.model.fields import rows
-from edgeflock.shared.model.torch_module import FlatModule, apply, to_tensors
+from edgeflock.shared.model.modules.building import apply, to_tensors
+from edgeflock.shared.model.torch_module import FlatModule
 
 NETS = "benchmarks.models.nets:"
 

@@ -3,7 +3,7 @@
 The server exports the training step (server/training_graph/export.py) as a graph. Its inputs are theta/NAME
 for each tensor of the layout and of a frozen base, x and y. Its outputs are loss, gradient/NAME for each
 parameter of the layout, buffer/NAME for each of its buffers and, where the loss defines it, right. A model of
-several inputs has x/NAME for each in place of x.
+several inputs has x/NAME for each in place of x. The tensors of a base become constants of its file.
 
 The server is not trusted. The device parses and checks the graph and estimates its memory (shared/graphs).
 onnxruntime loads a copy serialized from the parsed graph.
@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from types import MappingProxyType
 
 import numpy as np
 import onnxruntime
@@ -24,6 +23,7 @@ from edgeflock.client.backends.backend import Predictor
 from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.errors import BadGraph, ConfigError, EdgeflockError
 from edgeflock.shared.graphs import step as steps
+from edgeflock.shared.model.base_file import BaseFile
 from edgeflock.shared.model.fields import Inputs, arrays_by_name, describe_shape, rows
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout, Tensor
@@ -32,11 +32,6 @@ log = logging.getLogger(__name__)
 
 Arguments = tuple[NDArray[np.float32], Inputs, NDArray[np.generic]]
 """theta, x, y."""
-
-TensorsByInput = Mapping[str, NDArray[np.float32]]
-"""Name of a graph's input -> its value."""
-
-NOTHING: TensorsByInput = MappingProxyType({})
 
 Step = Callable[
     [NDArray[np.float32], Inputs, NDArray[np.generic]],
@@ -62,6 +57,10 @@ _UNLIMITED = 1 << 40
 _BATCH = 200
 """Samples that are evaluated at a time."""
 
+_MAX_PACKED = 1 << 24
+"""Bytes of the largest base whose matrices onnxruntime may keep in packed copies, one for each direction. A
+step on packed ones takes a tenth less time (docs/results/finetune.md)."""
+
 _EXTRA_BYTES = 1 << 26
 """Bytes that onnxruntime may use in addition to 1.5 times the memory limit."""
 
@@ -82,19 +81,18 @@ class OnnxBackend:
         model: str = "the model",
         memory: int = _UNLIMITED,
         digest: str = "",
-        base: Layout | None = None,
-        frozen: NDArray[np.float32] | None = None,
+        base: BaseFile | None = None,
     ) -> None:
         """Load `graph`, use `threads` cores and at most `memory` bytes for the tensors of a step.
 
-        With adapters, `layout` has these, `base` is the layout of what is `frozen`: float32 [base.size]. The
-        sessions read that array in place.
+        With adapters, `layout` has these, and `base` what is frozen. The sessions map its file, and read a
+        large one in place.
 
         Raises BadGraph if the graph does not train, has another layout, needs more memory, or cannot run.
         Raises ConfigError if its digest is not `digest`, unless that is empty.
         """
         self.layout, self._base = layout, base
-        self._frozen = {} if base is None or frozen is None else _inputs_of(base, frozen)
+        self._memory, self._threads = memory, threads
         self.name = engine()
         self._model = model
         name, failed = f"the graph of {model}", f"onnxruntime cannot load the graph of {model}"
@@ -105,28 +103,27 @@ class OnnxBackend:
                 f"the server's graph of {model} is {self._graph.digest}, and client.graph_digest {digest}: "
                 "approve the new one by setting that, if you know what has changed"
             )
-        octets = self._graph.octets
         _limit_memory(memory)
         with _naming(name, failed):
-            self._step: Step = self._open(octets, ("CPUExecutionProvider",), threads)
+            self._step: Step = BoundStep(self._open(self._graph), layout)
 
         def opener(providers: tuple[str, ...]) -> Callable[[], Step]:
-            return lambda: self._open(octets, providers, threads)
+            return lambda: BoundStep(self._open(self._graph, providers), layout)
 
         self._evaluation: Outputs | None = None
-        self._memory, self._threads = memory, threads
         self._untried = {provider: opener(PROVIDERS[provider]) for provider in _find_providers()}
 
-    def _open(self, graph: bytes, providers: tuple[str, ...], threads: int) -> Step:
-        return BoundStep(open_session(graph, providers, threads), self.layout, self._frozen)
+    def _open(
+        self, graph: steps.StepGraph, providers: tuple[str, ...] = ("CPUExecutionProvider",)
+    ) -> onnxruntime.InferenceSession:
+        return open_session(graph.rewritten(), providers, self._threads, self._base)
 
     def learn_to_predict(self, graph: bytes) -> None:
         """Load the evaluation `graph` of the model, for `predictor`. Raises BadGraph."""
         failed = f"onnxruntime cannot load the evaluation of {self._model}"
         with _naming(f"the evaluation graph of {self._model}", failed):
             step = steps.StepGraph(graph, self.layout, self._memory, base=self._base, predicts=True)
-            session = open_session(step.octets, ("CPUExecutionProvider",), self._threads)
-        self._evaluation = Outputs(session, self.layout, step, self._frozen)
+            self._evaluation = Outputs(self._open(step), self.layout, step)
 
     def predictor(self, theta: NDArray[np.float32]) -> Predictor:
         evaluation = self._require_evaluation()
@@ -153,9 +150,14 @@ class OnnxBackend:
         failed = f"{self._model} does not fit inputs {describe_shape(x)}"
         return _naming(f"the evaluation graph of {self._model}", failed, ConfigError)
 
+    def measure(self, x: Inputs, y: NDArray[np.generic]) -> int:
+        """Return the bytes of a step's tensors for such a batch. Raises BadGraph if they are too many."""
+        named = (*arrays_by_name(x).items(), ("y", y))
+        return self._graph.measure({name: array.shape for name, array in named})
+
     def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:
-            self._graph.measure({name: array.shape for name, array in (*arrays_by_name(x).items(), ("y", y))})
+            self.measure(x, y)
         except BadGraph as error:
             raise BadGraph(f"the graph of {self._model}: {error}") from error
         try:
@@ -176,9 +178,7 @@ class OnnxBackend:
 class BoundStep:
     """A session whose inputs are views of theta and whose outputs are written into flat vectors."""
 
-    def __init__(
-        self, session: onnxruntime.InferenceSession, layout: Layout, frozen: TensorsByInput = NOTHING
-    ) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession, layout: Layout) -> None:
         self._session = session
         self._binding = session.io_binding()
         wanted = {node.name for node in session.get_inputs()}
@@ -194,9 +194,6 @@ class BoundStep:
         self._knows_right = any(node.name == steps.RIGHT for node in session.get_outputs())
         if self._knows_right:
             self._bind_output(steps.RIGHT, (), self._right)
-        for name, array in frozen.items():
-            if name in wanted:
-                self._binding.bind_cpu_input(name, array)
         for tensor in layout.tensors:
             self._bind_output(steps.output_of(tensor), tensor.shape, self._buffer_of(tensor))
 
@@ -229,19 +226,12 @@ class BoundStep:
 class Outputs:
     """Computes the model's outputs with a session of its evaluation graph."""
 
-    def __init__(
-        self,
-        session: onnxruntime.InferenceSession,
-        layout: Layout,
-        step: steps.StepGraph,
-        frozen: TensorsByInput = NOTHING,
-    ) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession, layout: Layout, step: steps.StepGraph) -> None:
         """`step` is the session's graph. Each call checks its memory for the number of samples."""
         self._session, self._step = session, step
         wanted = {node.name: node for node in session.get_inputs()}
         self._wanted = set(wanted)
         self._theta = [(f"theta/{t.name}", t) for t in layout.tensors if f"theta/{t.name}" in wanted]
-        self._frozen = {name: array for name, array in frozen.items() if name in wanted}
         self._names = sorted(node.name for node in session.get_outputs() if steps.is_output(node.name))
         y = wanted["y"]
         self._y = tuple(y.shape[1:]), np.dtype(np.int64 if "int64" in y.type else np.float32)
@@ -269,12 +259,8 @@ class Outputs:
             correct, counted = correct + right, counted + count
         return total / len(y), correct / counted if counted else None
 
-    def _tensors(self, theta: NDArray[np.float32]) -> TensorsByInput:
-        return {**self._frozen, **{name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}}
-
-
-def _inputs_of(layout: Layout, values: NDArray[np.float32]) -> TensorsByInput:
-    return {f"theta/{t.name}": values[t.start : t.stop].reshape(t.shape) for t in layout.tensors}
+    def _tensors(self, theta: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        return {name: theta[t.start : t.stop].reshape(t.shape) for name, t in self._theta}
 
 
 def correct_classes(output: NDArray[np.float32], y: NDArray[np.generic]) -> tuple[int, int]:
@@ -288,8 +274,13 @@ def correct_classes(output: NDArray[np.float32], y: NDArray[np.generic]) -> tupl
     return int((output.argmax(axis=1) == y)[counts].sum()), int(counts.sum())
 
 
-def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> onnxruntime.InferenceSession:
-    """Open `graph` on the first of `providers`. Raises RuntimeError if that one does not work here."""
+def open_session(
+    graph: bytes, providers: tuple[str, ...], threads: int, base: BaseFile | None = None
+) -> onnxruntime.InferenceSession:
+    """Open `graph`, with constants in the file of a `base`, on the first of `providers`.
+
+    Raises RuntimeError if that one does not work here.
+    """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -304,12 +295,24 @@ def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> onnx
     # shrunk after each run, a step's peak is higher and it may be slower. Planning a step's memory as one
     # piece costs 5 to 15 MB and saves no time.
     options.enable_mem_pattern = False
+    disabled: list[str] = []
+    if base is not None:
+        folder = str(base.path.parent)
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        options.add_session_config_entry("session.disable_prepacking", str(int(base.size > _MAX_PACKED)))
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
+        # These would make a transposed or dequantized copy of each matrix, and keep it.
+        disabled = ["ConstantFolding", "CommonSubexpressionElimination"]
     settings: dict[str, dict[str, str]] = {
         "CUDAExecutionProvider": {"arena_extend_strategy": "kSameAsRequested", "use_tf32": "0"},
         "XnnpackExecutionProvider": {"intra_op_num_threads": str(threads)},
     }
     session = onnxruntime.InferenceSession(
-        graph, options, providers=[(name, settings.get(name, {})) for name in providers], enable_fallback=0
+        graph,
+        options,
+        providers=[(name, settings.get(name, {})) for name in providers],
+        enable_fallback=0,
+        disabled_optimizers=disabled,
     )
     if session.get_providers()[0] != providers[0]:  # it is not available, and the next one took over
         raise RuntimeError(f"{providers[0]} does not work on this device")

@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends.backend import Predictor
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.base_file import BaseFile
 from edgeflock.shared.model.fields import Inputs, describe_shape
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.lora import Lora
-from edgeflock.shared.model.torch_module import FlatModule, Make, seeded_random
+from edgeflock.shared.model.modules.building import Make, seeded_random
+from edgeflock.shared.model.torch_module import FlatModule
 
 
 class TorchBackend:
@@ -61,6 +63,10 @@ class TorchBackend:
     def load_base(self, values: NDArray[np.float32]) -> None:
         """Take the frozen part, float32 [base.size]. On the CPU the backend uses the array itself."""
         self._flat.load_base(values)
+
+    def hold_base(self, base: BaseFile) -> None:
+        """Take the frozen part from its file, which stays mapped into memory."""
+        self._flat.hold_base(base.arrays())
 
     def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         try:

@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches
 from edgeflock.client.data.open import directory
@@ -28,7 +26,7 @@ from edgeflock.shared.protocol.messages import Facts, Welcome
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
     from edgeflock.client.backends.onnx import OnnxBackend
     from edgeflock.client.flower.app import FlowerApp
-    from edgeflock.shared.model.torch_module import Make
+    from edgeflock.shared.model.modules.building import Make
     from edgeflock.shared.settings.client import ClientSettings
 
 ZOO = "edgeflock.client.zoo:"
@@ -145,8 +143,7 @@ def torch_backend(
     if welcome.base is not None and base is not None:
         if backend.base is None or list(backend.base.shapes()) != welcome.base.shapes:
             raise ConfigError(f"{model} has other layers here than the server's model; use the same code")
-        # The pages of the file are shared by the devices of a machine, and need not be written anywhere.
-        backend.load_base(np.memmap(base, "<f4", "c"))
+        backend.hold_base(welcome.base.at(base))
     return backend
 
 
@@ -169,8 +166,7 @@ def onnx_backend(
         model=welcome.model,
         memory=memory,
         digest=settings.graph_digest,
-        base=None if welcome.base is None else welcome.base.layout,
-        frozen=None if base is None else np.memmap(base, "<f4", "c"),
+        base=None if welcome.base is None or base is None else welcome.base.at(base),
     )
 
 

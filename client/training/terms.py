@@ -41,9 +41,6 @@ _BALANCE_BYTES = 8
 _JOINED_BYTES = 8
 """Additional bytes with personal layers: the whole model, and the shared part of its gradient."""
 
-_FROZEN_BYTES = 4
-"""Bytes of an entry of the base."""
-
 _OVERHEAD = 1 << 12
 """Upper bound of the bytes of a Model or a Receipt in addition to its streams."""
 
@@ -102,7 +99,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     held += _MOMENT_BYTES * (layout.size + lines) if welcome.adafactor else 2 * lines
     held += _BALANCE_BYTES * layout.size if welcome.balances else 0
     frozen = 0 if base is None else base.size
-    held += _FROZEN_BYTES * frozen
+    held += 0 if welcome.base is None else welcome.base.size
     if held > memory:
         raise ServerAtFault(
             f"the server's model has {layout.size + frozen} entries in {lines} rows and columns, for "

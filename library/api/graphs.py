@@ -17,7 +17,7 @@ from edgeflock.shared.model.fields import Inputs, rows
 from edgeflock.shared.model.losses import scales_targets
 
 if TYPE_CHECKING:
-    from edgeflock.shared.model.torch_module import Make
+    from edgeflock.shared.model.modules.building import Make
 
 _ROWS = 8
 """The number of samples in a trace. The graphs do not depend on it."""

@@ -106,7 +106,7 @@ class Result(Evaluated):
         """Compute the model's outputs for `count` samples x, read as the run reads them: float32 [n, ...]."""
         import torch
 
-        from edgeflock.shared.model.torch_module import apply, to_tensors
+        from edgeflock.shared.model.modules.building import apply, to_tensors
 
         module, parts = self.module(), []
         with torch.no_grad():
@@ -123,7 +123,7 @@ class Result(Evaluated):
         """
         import torch
 
-        from edgeflock.shared.model.torch_module import create_module, seeded_random
+        from edgeflock.shared.model.modules.building import create_module, seeded_random
 
         with seeded_random(0), torch.no_grad():
             module = create_module(self.model.name, self.model.make)

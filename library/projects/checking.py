@@ -3,6 +3,8 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,6 @@ from edgeflock.shared.data import datasets
 from edgeflock.shared.data.fitting import read_as
 from edgeflock.shared.data.samples import Dataset
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.graphs.step import StepGraph
 from edgeflock.shared.model.fields import Fields, Inputs, arrays_by_name, rows
 from edgeflock.shared.model.gradient import SAMPLES, Trial, trial
 from edgeflock.shared.model.held_out import Overlap, sketch_of
@@ -34,8 +35,6 @@ from edgeflock.shared.numbers import size
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.settings.config import Config
-
-_PLENTY = 1 << 40
 
 LARGE = 30.0
 """Inputs that usually reach farther from 0 make the first steps leap."""
@@ -138,11 +137,11 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
     flat = FlatModule(module, loss, config.model.seed, lora=config.model.adapters)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.model.seed)
-    base = flat.base_theta()
+    adapted = flat.adapted()
     terms = welcome("check", config, flat.layout, 0, 0, start, shape=shape, description=description)
     sketch = sketch_of(terms.run, held_out.x, held_out.y)
     # What a device does with its data as it joins, and the first update that it would send.
-    backend, random = _backend(config, base), np.random.default_rng(0)
+    backend, random = _backend(config, flat.base_theta()), np.random.default_rng(0)
     batches = RawBatches(raw, random)
     batches.begin(terms, backend)
     training, overlap = None, Overlap(terms.run, sketch) if sketch is not None else None
@@ -162,6 +161,11 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
     graph = export_model(module, loss, *few, lora=config.model.adapters).step
     export_seconds = time.perf_counter() - began
     x, y = batches.take(config.local.batch)
+    with TemporaryDirectory() as folder:
+        file = None if adapted is None else adapted.write(Path(folder) / "base")
+        onnx = OnnxBackend(graph, flat.layout, model=module, base=file)
+        trained = trial(onnx.gradient, theta, x, y)
+        memory = onnx.measure(x, y)
     return ProjectCheck(
         model=module,
         parameters=flat.layout.parameters.size,
@@ -169,12 +173,8 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
         training=training,
         overlap=0 if overlap is None else overlap.rows,
         labels=held_out.description.labels,
-        trial=trial(
-            OnnxBackend(graph, flat.layout, model=module, base=flat.base, frozen=base).gradient, theta, x, y
-        ),
-        memory=StepGraph(graph, flat.layout, _PLENTY, base=flat.base).measure(
-            {name: array.shape for name, array in (*arrays_by_name(x).items(), ("y", y))}
-        ),
+        trial=trained,
+        memory=memory,
         graph=len(graph),
         export_seconds=export_seconds,
         update=len(wire.encode(update)),

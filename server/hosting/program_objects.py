@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from edgeflock.server.monitoring.scoring import UserMetric
-    from edgeflock.shared.model.torch_module import Make
+    from edgeflock.shared.model.modules.building import Make
 
 
 @dataclass(frozen=True, slots=True)

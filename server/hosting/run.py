@@ -43,7 +43,7 @@ from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
 
 if TYPE_CHECKING:
-    from edgeflock.shared.model.torch_module import Make
+    from edgeflock.shared.model.modules.building import Make
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def open_run(
             )
         first_model = _offer(claim, directory, first) if claim.engine.start is None else None
         adapted = model.setup.adapted
-        base = None if adapted is None else adapted.describe(save_base(directory, adapted.theta))
+        base = None if adapted is None else adapted.describe(save_base(directory, adapted.file))
         if (targets := model.setup.targets) is not None and (warning := targets.problem):
             log.warning("%s; %s", warning, REMEDY)
         log.info("%s", _describe(config, [turn.regime.learning_rate for turn in claim.journal.regimes()]))

@@ -30,12 +30,12 @@ def save_first_model(directory: Path, model: Model) -> Weights:
     return Weights(hashlib.sha256(octets).digest(), len(octets), mode, load=True)
 
 
-def save_base(directory: Path, theta: NDArray[np.float32]) -> bytes:
-    """Write the base of a model with adapters (shared/model/lora.py), and return the SHA-256 of its file.
+def save_base(directory: Path, octets: NDArray[np.uint8]) -> bytes:
+    """Write the file of a base (shared/model/base_file.py), and return its SHA-256.
 
     An intact file is not rewritten. Raises ConfigError if it is another base, or cannot be written.
     """
-    path, octets = directory / BASE, theta.astype("<f4", copy=False)
+    path = directory / BASE
     digest = hashlib.sha256(octets.data).digest()
     try:
         if not path.exists():

@@ -25,7 +25,7 @@ from edgeflock.server.training_graph.gradient_check import TOLERANCE, feed, sess
 from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 from edgeflock.server.training_graph.tracing import Example
 from edgeflock.shared.model.fields import Fields
-from edgeflock.shared.model.torch_module import apply
+from edgeflock.shared.model.modules.building import apply
 
 _OUTSIDE = "Global"
 """The name of torch's tracker for what no module runs."""
@@ -86,7 +86,7 @@ def module_that_calls(operator: str, example: Example) -> str:
     tracker = ModuleTracker()
     with tracker, _Watch(tracker, operator) as watch:
         flat.set_training(True)
-        flat.loss_of(apply(flat.module, x), y, x).backward()  # type: ignore[no-untyped-call]
+        flat.criterion(apply(flat.module, x), y, x).backward()  # type: ignore[no-untyped-call]
     if not watch.path:
         return "it"
     if watch.path == _OUTSIDE:

@@ -54,7 +54,8 @@ from edgeflock.shared.graphs.step import RIGHT, outputs_of
 from edgeflock.shared.graphs.writing import write
 from edgeflock.shared.model.fields import Inputs, concatenate_inputs, copy_inputs, describe_shape, rows
 from edgeflock.shared.model.lora import Lora
-from edgeflock.shared.model.torch_module import FlatModule, Make, apply, to_tensors
+from edgeflock.shared.model.modules.building import Make, apply, to_tensors
+from edgeflock.shared.model.torch_module import FlatModule
 
 MIN_SAMPLES = 4
 """The least samples of an example batch. torch takes a dimension of one for a constant."""

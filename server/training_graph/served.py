@@ -146,7 +146,8 @@ def _export(model: ModelSettings, make: Callable[[], Any] | None = None) -> dict
     """The graphs by kind, or {"refused": why}."""
     try:
         from edgeflock.server.training_graph.export import export_model
-        from edgeflock.shared.model.torch_module import FlatModule, seeded_random
+        from edgeflock.shared.model.modules.building import seeded_random
+        from edgeflock.shared.model.torch_module import FlatModule
     except ImportError as error:
         return {"refused": f"the server lacks {error.name}: {install_command('server')}"}
     try:

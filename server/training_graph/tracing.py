@@ -32,7 +32,8 @@ from edgeflock.server.training_graph.operators import recurrence
 from edgeflock.server.training_graph.operators.decompositions import REPLACEMENTS
 from edgeflock.server.training_graph.operators.translations import TRANSLATIONS
 from edgeflock.shared.model.fields import Fields, Inputs, arrays_by_name
-from edgeflock.shared.model.torch_module import FlatModule, X, arguments_of
+from edgeflock.shared.model.modules.building import X, arguments_of
+from edgeflock.shared.model.torch_module import FlatModule
 
 aten = torch.ops.aten
 
@@ -103,7 +104,7 @@ def training_step(example: Example) -> Trace:
         buffers = [t.clone() for t in held[trained : len(layout.tensors)]]  # the module writes into them
         output = _call(flat, (*parameters, *buffers, *held[len(layout.tensors) :]), x)
         loss = _loss(flat, output, y, x)
-        right = flat.right_of(output, y)
+        right = flat.criterion.right(output, y)
         found = iter(torch.autograd.grad(loss, learning, allow_unused=True, materialize_grads=True))
         gradients = (
             torch.zeros_like(tensor) if never else next(found)
@@ -129,7 +130,7 @@ def _loss(flat: FlatModule, output: Any, y: Tensor, x: X) -> Tensor:
     if flat.loss.classes is not False and not flat.loss.own and not y.is_floating_point():
         # torch refuses a negative class, but ONNX counts it from the end. Make it an unknown class.
         y = torch.where((y < 0) & (y != _IGNORED), _NO_CLASS, y)
-    return flat.loss_of(output, y, x)
+    return flat.criterion(output, y, x)
 
 
 def _call(flat: FlatModule, tensors: Sequence[Tensor], x: X) -> Any:

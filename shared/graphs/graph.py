@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.errors import BadGraph
 
-FLOAT, INT32, INT64, BOOL, DOUBLE = 1, 6, 7, 9, 11
+FLOAT, INT8, INT32, INT64, BOOL, DOUBLE = 1, 3, 6, 7, 9, 11
 """ONNX's numbers of element types (TensorProto.DataType)."""
 
 TYPES: dict[int, np.dtype[np.generic]] = {
@@ -20,7 +20,7 @@ TYPES: dict[int, np.dtype[np.generic]] = {
     BOOL: np.dtype("?"),
     DOUBLE: np.dtype("<f8"),
 }
-"""The element types that a graph may have."""
+"""The element types that a server's graph may have. Only a frozen base has INT8 (frozen.py)."""
 
 OPSET, IR_VERSION = 20, 10
 
@@ -30,6 +30,8 @@ class GraphConstant(NamedTuple):
     shape: tuple[int, ...]
     octets: bytes
     """Little-endian, in C order."""
+    place: tuple[str, int, int] | None = None
+    """Or where they are: the name of a file, the first byte, and how many."""
 
     def array(self) -> NDArray[np.generic]:
         """Return a read-only numpy array."""

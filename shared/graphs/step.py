@@ -5,9 +5,11 @@ from hashlib import sha256
 
 from edgeflock.shared.errors import BadGraph
 from edgeflock.shared.graphs.footprint import footprint
-from edgeflock.shared.graphs.graph import FLOAT, INT64, Graph, Port
+from edgeflock.shared.graphs.frozen import freeze
+from edgeflock.shared.graphs.graph import FLOAT, INT8, INT64, Graph, GraphConstant, Port
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.writing import write
+from edgeflock.shared.model.base_file import BaseFile
 from edgeflock.shared.model.layout import Layout, Tensor
 
 RIGHT = "right"
@@ -33,7 +35,7 @@ class StepGraph:
         layout: Layout,
         memory: int,
         *,
-        base: Layout | None = None,
+        base: BaseFile | None = None,
         predicts: bool = False,
     ) -> None:
         """Read and check `octets`: a training step, or an evaluation if it `predicts`. Raises BadGraph.
@@ -41,11 +43,10 @@ class StepGraph:
         A step may take `memory` bytes. With adapters, `layout` has these, and `base` what is frozen.
         """
         self.graph = read(octets)
-        self._memory = memory
-        self.octets = write(self.graph)
-        """The rewritten bytes, which the runtime reads instead of those from the server."""
+        self._memory, self._base = memory, base
+        self._octets = write(self.graph)
         wanted = {"loss": ()} if predicts else _expected_outputs(self.graph, layout)
-        held = (*layout.tensors, *(() if base is None else base.tensors))
+        held = (*layout.tensors, *(() if base is None else base.layout.tensors))
         theta = {f"theta/{tensor.name}": tensor.shape for tensor in held}
         _check_ports(self.graph, theta, wanted, predicts=predicts)
         self._measured: dict[tuple[tuple[int, ...], ...], int] = {}
@@ -61,7 +62,23 @@ class StepGraph:
     @property
     def digest(self) -> str:
         """64 hexadecimal digits that identify the graph."""
-        return sha256(self.octets).hexdigest()
+        return sha256(self._octets).hexdigest()
+
+    def rewritten(self) -> bytes:
+        """Return the bytes that the runtime reads instead of those from the server.
+
+        The frozen tensors are constants in the file of the base.
+        """
+        if self._base is None:
+            return self._octets
+        file, parts = self._base.path.name, self._base.parts
+        places = {
+            f"theta/{part.name}": GraphConstant(
+                INT8 if part.int8 else FLOAT, part.shape, b"", (file, part.start, part.size)
+            )
+            for part in parts
+        }
+        return write(freeze(self.graph, places))
 
     def measure(self, batch: Mapping[str, tuple[int, ...]]) -> int:
         """Return the bytes of a step's tensors for a batch whose inputs have these shapes.

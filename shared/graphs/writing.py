@@ -13,6 +13,9 @@ _NAME = "step"
 _METADATA = 14
 """The field of a model with its metadata."""
 
+_EXTERNAL = 1
+"""The location of a tensor's bytes in a file (TensorProto.DataLocation)."""
+
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -82,12 +85,17 @@ def _attribute(name: str, value: Attribute) -> bytes:
 
 
 def _tensor(tensor: GraphConstant, name: str = "") -> bytes:
+    content = field(9, tensor.octets)
+    if tensor.place is not None:
+        keys = zip(("location", "offset", "length"), map(str, tensor.place), strict=True)
+        content = b"".join(field(13, field(1, key) + field(2, value)) for key, value in keys)
+        content += field(14, _EXTERNAL)
     return b"".join(
         (
             *(field(1, dimension) for dimension in tensor.shape),
             field(2, tensor.type),
             field(8, name) if name else b"",
-            field(9, tensor.octets),
+            content,
         )
     )
 

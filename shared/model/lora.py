@@ -11,16 +11,15 @@ the first model is the base.
 """
 
 import math
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgeflock.shared.errors import Malformed
+from edgeflock.shared.model.base_file import BaseFile, Octets, Vector, decode, encode
 from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.model.start import CONSTANT, UNIFORM, Filling, Start
-
-Vector = NDArray[np.float32]
 
 A, B = ".lora_A", ".lora_B"
 """What follows a layer's name in the names of its two adapters."""
@@ -35,6 +34,8 @@ class Lora(NamedTuple):
     alpha: float
     targets: tuple[str, ...]
     """Names of linear layers, or patterns such as *.q."""
+    int8: bool = False
+    """Whether frozen matrices have eight bits (base_file.py)."""
 
     @property
     def scale(self) -> float:
@@ -43,10 +44,7 @@ class Lora(NamedTuple):
 
 
 class Base(NamedTuple):
-    """The frozen part of a run's model, as a Welcome describes it. A device downloads it once, as a file.
-
-    The file has the tensors in the order of `shapes`, as little-endian float32.
-    """
+    """The frozen part of a run's model, as a Welcome describes it. Devices download it once."""
 
     shapes: list[object]
     """[[name, [dimension, ...]], ...], as Layout.shapes."""
@@ -54,12 +52,14 @@ class Base(NamedTuple):
     """SHA-256 of the file, 32 bytes."""
     scale: float
     """alpha / rank."""
+    int8: bool
+    """Whether matrices have eight bits."""
 
     @classmethod
     def from_msgpack(cls, value: object, name: str = "base") -> "Base":
-        """Parse [shapes, digest, scale] as unpacked from msgpack. Raises Malformed."""
-        if type(value) is not list or [type(field) for field in value] != [list, bytes, float]:
-            raise Malformed(f"{name} must be [shapes, digest, scale]")
+        """Parse [shapes, digest, scale, int8] as unpacked from msgpack. Raises Malformed."""
+        if type(value) is not list or [type(field) for field in value] != [list, bytes, float, bool]:
+            raise Malformed(f"{name} must be [shapes, digest, scale, int8]")
         base = cls(*value)
         if len(base.digest) != _DIGEST or not 0 < base.scale < math.inf:
             raise Malformed(f"{name} must have a digest of {_DIGEST} bytes, and a scale above 0")
@@ -69,16 +69,20 @@ class Base(NamedTuple):
     def layout(self) -> Layout:
         return Layout.from_shapes(self.shapes)  # type: ignore[arg-type]  # terms.py has checked it
 
+    def at(self, path: Path) -> BaseFile:
+        """Return the base at this path."""
+        return BaseFile(path.resolve(), self.layout, self.int8)
+
     @property
     def size(self) -> int:
         """Bytes of the file."""
-        return 4 * self.layout.size
+        return self.at(Path()).size
 
     def lora(self, adapters: Layout) -> Lora:
         """Return how to build the model whose layout is `adapters`."""
         layers = adapted_layers(adapters)
         rank = next((t.shape[0] for t in adapters.tensors if t.name.endswith(A) and t.shape), 1)
-        return Lora(rank, self.scale * rank, layers)
+        return Lora(rank, self.scale * rank, layers, self.int8)
 
 
 class Adapted(NamedTuple):
@@ -87,13 +91,26 @@ class Adapted(NamedTuple):
     layout: Layout
     """That of the base: parameters, then running statistics."""
     theta: Vector
-    """The base, float32 [P + B]."""
+    """The base that devices compute with, float32 [P + B]."""
+    file: Octets
+    """The bytes of its file."""
     adapters: Layout
-    scale: float
+    lora: Lora
+
+    @classmethod
+    def from_theta(cls, layout: Layout, theta: Vector, adapters: Layout, lora: Lora) -> "Adapted":
+        """Adapt the base `theta`, float32 [P + B], which is rounded if it has eight bits."""
+        file = encode(layout, theta, int8=lora.int8)
+        return cls(layout, decode(layout, file, int8=lora.int8), file, adapters, lora)
+
+    def write(self, path: Path) -> BaseFile:
+        """Write the base's file, as devices have it."""
+        self.file.tofile(path)
+        return BaseFile(path.resolve(), self.layout, self.lora.int8)
 
     def describe(self, digest: bytes) -> Base:
         """Describe the base, whose file has this digest."""
-        return Base(list(self.layout.shapes()), digest, self.scale)
+        return Base(list(self.layout.shapes()), digest, self.lora.scale, self.lora.int8)
 
     def summary(self) -> dict[str, Any]:
         """Describe the adapters for people and other tools."""
@@ -107,7 +124,7 @@ class Adapted(NamedTuple):
         parts = self.split(theta)
         for layer in adapted_layers(self.adapters):
             weight = weights[f"{layer}.weight"]
-            change = np.float32(self.scale) * (parts[layer + B] @ parts[layer + A])
+            change = np.float32(self.lora.scale) * (parts[layer + B] @ parts[layer + A])
             merged[weight.start : weight.stop] += change.ravel()
         return merged
 

@@ -1,4 +1,4 @@
-"""Losses that training can minimise. This module needs no torch: torch_module.py imports the functions."""
+"""Losses that training can minimise. This module needs no torch: modules.criterion imports the functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -23,10 +23,11 @@ class LoraSettings(Section):
     rank: Annotated[int, Field(ge=1, le=1 << 16)] = 8
     alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 16.0
     targets: list[str] = []
+    base: Literal["f32", "int8"] = "f32"
 
     @model_validator(mode="after")
     def _check_targets(self) -> Self:
-        if not self.targets and (self.rank, self.alpha) != (8, 16.0):
+        if not self.targets and (self.rank, self.alpha, self.base) != (8, 16.0, "f32"):
             raise ValueError('lacks targets: names or patterns of linear layers, e.g. ["*.q", "*.v"]')
         return self
 
@@ -52,7 +53,8 @@ class ModelSettings(Section):
     none"""
     lora: LoraSettings = LoraSettings()
     """trains low-rank adapters and freezes all else: {rank = 8, alpha = 16, targets = ["*.q", "*.v"]}, whose
-    targets are names or patterns of linear layers; no targets: trains all"""
+    targets are names or patterns of linear layers; no targets: trains all; base = "int8": frozen matrices
+    have eight bits"""
     loss: Annotated[str, call_of(LOSSES, "model.loss")] = "cross_entropy"
     """loss to minimize: cross_entropy, bce, mse, huber, l1, with arguments as in
     cross_entropy(label_smoothing=0.1); next_token for a language model; a2c or ppo for a policy that acts; or
@@ -96,7 +98,7 @@ class ModelSettings(Section):
     def adapters(self) -> Lora | None:
         """`lora` as modules take it; None: all parameters are trained."""
         lora = self.lora
-        return Lora(lora.rank, lora.alpha, tuple(lora.targets)) if lora.targets else None
+        return Lora(lora.rank, lora.alpha, tuple(lora.targets), lora.base == "int8") if lora.targets else None
 
     @model_validator(mode="after")
     def _merge_arguments(self) -> Self:

@@ -17,6 +17,7 @@ from edgeflock.inference.fetching import fetch_model
 from edgeflock.server.gateway import Gateway, GatewayAddress
 from edgeflock.shared.artifacts import onnx_file, safetensors_file
 from edgeflock.shared.errors import ConfigError, ServerAtFault
+from edgeflock.shared.model.base_file import decode
 from edgeflock.shared.model.lora import Lora
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.settings.client import ClientSettings
@@ -55,7 +56,7 @@ def samples(path: Path, seed: int) -> str:
 
 def serving(directory: Path, updates: int = 300, port: int = 0, **others: Any) -> ef.Server:
     return ef.Server(
-        ef.Model(LAYERED, lora=LORA, weights=others.pop("weights", "")),
+        ef.Model(LAYERED, lora={**LORA, **others.pop("lora", {})}, weights=others.pop("weights", "")),
         evaluate=samples(directory / "test.npz", 0),
         directory=directory / "run",
         port=port,
@@ -88,11 +89,13 @@ async def status_of(server: ef.Server) -> Any:
         return await answer.json()
 
 
-@pytest.mark.parametrize("backend", ["torch", "onnx"])
+@pytest.mark.parametrize(
+    ("backend", "kind"), [("torch", "f32"), ("onnx", "f32"), ("torch", "int8"), ("onnx", "int8")]
+)
 async def test_devices_train_adapters_of_a_base_that_they_download_once(
-    backend: Backend, tmp_path: Path
+    backend: Backend, kind: str, tmp_path: Path
 ) -> None:
-    async with serving(tmp_path) as server:
+    async with serving(tmp_path, lora={"base": kind}) as server:
         await asyncio.gather(
             *(run_client(device(server.url, tmp_path, name, backend)) for name in ("north", "south"))
         )
@@ -103,7 +106,9 @@ async def test_devices_train_adapters_of_a_base_that_they_download_once(
     (base,) = (tmp_path / "kept").glob("*.base")
     assert base.read_bytes() == (tmp_path / "run" / "base").read_bytes()
 
-    base_theta = np.frombuffer(base.read_bytes(), "<f4")
+    octets, int8 = np.fromfile(base, np.uint8), kind == "int8"
+    base_theta = decode(FlatModule(LAYERED, "cross_entropy").layout, octets, int8=int8)
+    assert octets.size == (384_496 if int8 else 4 * 272_178) == status["base"]["size"]
     saved = safetensors_file.load(tmp_path / "run" / "best.safetensors")
     flat = FlatModule(LAYERED, "cross_entropy", 0)
     assert saved.info.layout == flat.layout

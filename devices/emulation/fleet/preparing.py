@@ -21,7 +21,8 @@ from edgeflock.shared.model.fields import rows
 from edgeflock.shared.model.gradient import SAMPLES
 from edgeflock.shared.model.held_out import Overlap, sketch_of
 from edgeflock.shared.model.losses import scales_targets
-from edgeflock.shared.model.torch_module import FlatModule, Make
+from edgeflock.shared.model.modules.building import Make
+from edgeflock.shared.model.torch_module import FlatModule
 
 log = logging.getLogger(__name__)
 

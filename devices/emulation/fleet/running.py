@@ -209,7 +209,7 @@ class _FleetRun:
             None if isinstance(self._test.x, Fields) else self._test.x.shape[1:],
             sketch_of("fleet", self._test.x, self._test.y) if listening.on_finding is not None else None,
             personal,
-            None if adapted is None else adapted.describe(sha256(adapted.theta.data).digest()),
+            None if adapted is None else adapted.describe(sha256(adapted.file.data).digest()),
             keep_frames=resumed is not None,
             on_applied=self._on_applied,
         )

@@ -527,7 +527,7 @@ def test_the_first_good_batch_decides(claimed: list[str], monkeypatch: pytest.Mo
             clock.now -= 1  # quicker than the CPU, which takes no time by this clock
             self.real.run_with_iobinding(binding.real)
 
-    def open_session(graph: bytes, providers: tuple[str, ...], threads: int) -> Any:
+    def open_session(graph: bytes, providers: tuple[str, ...], threads: int, base: object) -> Any:
         opened.append(providers)
         session = real(graph, ("CPUExecutionProvider",), threads)
         return session if providers == ("CPUExecutionProvider",) else Cuda(session)

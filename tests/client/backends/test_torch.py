@@ -6,7 +6,7 @@ import torch
 
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.model import torch_module
+from edgeflock.shared.model.modules import building
 from edgeflock.shared.model.torch_module import FlatModule
 from tests.client.backends import drawing
 
@@ -34,7 +34,7 @@ def test_a_device_draws_its_own_random_numbers_and_leaves_the_programs() -> None
 def test_a_module_that_draws_none_is_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = TorchBackend(f"{drawing.__name__}:Plain", "cross_entropy", threads=0)
     first = gradients(backend, 1)
-    monkeypatch.delattr(torch_module, "_RANDOM")  # the process has one, for whoever draws
+    monkeypatch.delattr(building, "_RANDOM")  # the process has one, for whoever draws
     assert gradients(backend, 2) == first * 2
 
 

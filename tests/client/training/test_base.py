@@ -15,7 +15,7 @@ from tests.client.training.fakes import WELCOME
 
 SHAPES: list[Any] = [["body.weight", [6, 4]], ["body.bias", [6]], ["norm.running_mean", [6], True]]
 ADAPTERS: list[Any] = [["body.lora_A", [2, 4]], ["body.lora_B", [6, 2]]]
-BASE = Base(SHAPES, bytes(32), 2.0)
+BASE = Base(SHAPES, bytes(32), 2.0, False)
 TUNED = replace(WELCOME, layout=ADAPTERS, base=BASE)
 OWN = Personal([["head", [2]]], Start(1, (Filling(CONSTANT, 1.0, 0.0),)))
 
@@ -26,6 +26,8 @@ def test_a_valid_one_is_taken() -> None:
     lora = BASE.lora(layout)
     assert (lora.rank, lora.alpha, lora.targets, lora.scale) == (2, 4.0, ("body",), 2.0)
     assert BASE.size == 4 * 36
+    assert BASE._replace(int8=True).size == 4 * (6 + 6 + 6) + 24
+    assert BASE._replace(int8=True).lora(layout).int8
 
 
 @pytest.mark.parametrize(
@@ -53,9 +55,10 @@ def test_a_hostile_welcome_is_the_servers_fault(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [None, [], [SHAPES, bytes(31), 2.0], [SHAPES, bytes(32), 0.0], [SHAPES, bytes(32), float("nan")],
-              [SHAPES, bytes(32), float("inf")], [SHAPES, bytes(32), -1.0], [SHAPES, "digest", 2.0],
-              [{}, bytes(32), 2.0], [SHAPES, bytes(32), 2.0, 1]]
+    "wrong", [None, [], [SHAPES, bytes(31), 2.0, False], [SHAPES, bytes(32), 0.0, False],
+              [SHAPES, bytes(32), float("nan"), False], [SHAPES, bytes(32), float("inf"), False],
+              [SHAPES, bytes(32), -1.0, False], [SHAPES, "digest", 2.0, False], [{}, bytes(32), 2.0, False],
+              [SHAPES, bytes(32), 2.0, 1], [SHAPES, bytes(32), 2.0]]
 )  # fmt: skip
 def test_anything_else_is_malformed(wrong: Any) -> None:
     with pytest.raises(Malformed, match="base must"):

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.server.training_graph.export import ExportedGraphs, export_model
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs.reading import read
-from edgeflock.shared.model.lora import Lora
+from edgeflock.shared.model.base_file import BaseFile
+from edgeflock.shared.model.lora import Adapted, Lora
 from edgeflock.shared.model.torch_module import FlatModule
 
 
@@ -43,17 +45,26 @@ class Attending(nn.Module):
 
 ATTENDING = f"{__name__}:Attending"
 LORA = Lora(3, 6.0, ("q", "v", "mlp.*"))
+INT8 = LORA._replace(int8=True)
 RANDOM = np.random.default_rng(0)
 X = RANDOM.integers(0, 11, (6, 5)).astype(np.float32)
 Y = RANDOM.integers(0, 11, 6)
 
 
-def adapted() -> tuple[FlatModule, NDArray[np.float32]]:
-    """The model with adapters, and adapters that change it."""
-    flat = FlatModule(ATTENDING, "cross_entropy", 3, None, LORA)
+def pretrained(lora: Lora) -> tuple[FlatModule, Adapted]:
+    """The model with adapters, and its base."""
+    flat = FlatModule(ATTENDING, "cross_entropy", 3, None, lora)
     base = flat.base_theta()
     base += (0.1 * np.random.default_rng(1).standard_normal(base.size)).astype(np.float32) ** 2
     flat.load_base(base)
+    one = flat.adapted()
+    assert one is not None
+    return flat, one
+
+
+def adapted(lora: Lora = LORA) -> tuple[FlatModule, NDArray[np.float32]]:
+    """The model with adapters, and adapters that change it."""
+    flat, _ = pretrained(lora)
     theta = flat.first_model(7)[0]
     return flat, theta + (0.2 * np.random.default_rng(2).standard_normal(theta.size)).astype(np.float32)
 
@@ -63,9 +74,9 @@ def graphs() -> ExportedGraphs:
     return export_model(ATTENDING, "cross_entropy", X, Y, None, LORA)
 
 
-def wanted() -> tuple[float, NDArray[np.float32]]:
+def wanted(lora: Lora) -> tuple[float, NDArray[np.float32]]:
     """Loss and gradient of the adapters, by autograd through merged weights of the plain module."""
-    flat, theta = adapted()
+    flat, theta = adapted(lora)
     module, values = Attending(), torch.from_numpy(flat.base_theta())
     assert flat.base is not None
     state = {t.name: values[t.start : t.stop].view(t.shape) for t in flat.base.tensors}
@@ -81,20 +92,25 @@ def wanted() -> tuple[float, NDArray[np.float32]]:
     return loss.item(), adapters.grad.numpy()
 
 
-def torch_backend() -> TorchBackend:
-    backend = TorchBackend(ATTENDING, "cross_entropy", seed=9, lora=LORA)
-    backend.load_base(adapted()[0].base_theta())
+def file_of(folder: Path, lora: Lora = LORA) -> BaseFile:
+    """The file of the base, as devices have it."""
+    return pretrained(lora)[1].write(folder / "base")
+
+
+def torch_backend(folder: Path, lora: Lora = LORA) -> TorchBackend:
+    backend = TorchBackend(ATTENDING, "cross_entropy", seed=9, lora=lora)
+    backend.hold_base(file_of(folder, lora))
     return backend
 
 
-def onnx_backend() -> OnnxBackend:
-    flat, _ = adapted()
-    return OnnxBackend(graphs().step, flat.layout, base=flat.base, frozen=flat.base_theta())
+def onnx_backend(folder: Path, lora: Lora = LORA) -> OnnxBackend:
+    return OnnxBackend(graphs().step, adapted(lora)[0].layout, base=file_of(folder, lora))
 
 
+@pytest.mark.parametrize("lora", [LORA, INT8])
 @pytest.mark.parametrize("make", [torch_backend, onnx_backend])
-def test_both_backends_agree_with_autograd(make: Any) -> None:
-    backend, (_, theta), (loss, gradient) = make(), adapted(), wanted()
+def test_both_backends_agree_with_autograd(make: Any, lora: Lora, tmp_path: Path) -> None:
+    backend, (_, theta), (loss, gradient) = make(tmp_path, lora), adapted(lora), wanted(lora)
     for _ in range(2):  # the frozen running statistics stay
         found = backend.gradient(theta, X, Y)
         assert found.loss == pytest.approx(loss, rel=1e-4)
@@ -102,16 +118,15 @@ def test_both_backends_agree_with_autograd(make: Any) -> None:
         assert found.statistics.size == 0
 
 
-def test_a_step_leaves_the_base_bit_for_bit() -> None:
+def test_a_step_leaves_the_base_bit_for_bit(tmp_path: Path) -> None:
     flat, theta = adapted()
     before = flat.base_theta().tobytes()
     flat.gradient(theta, X, Y)
     flat.evaluate(theta, X, Y)
     assert flat.base_theta().tobytes() == before
-    frozen = adapted()[0].base_theta()
-    backend = OnnxBackend(graphs().step, flat.layout, base=flat.base, frozen=frozen)
+    backend = onnx_backend(tmp_path)
     backend.gradient(theta, X, Y)
-    assert frozen.tobytes() == before
+    assert (tmp_path / "base").read_bytes() == before
 
 
 def test_no_gradient_of_the_base_is_computed() -> None:
@@ -124,9 +139,10 @@ def test_no_gradient_of_the_base_is_computed() -> None:
     assert sum(len(constant.octets) for constant in graph.constants.values()) < 1000
 
 
-def test_the_evaluation_and_the_merged_model_agree() -> None:
-    flat, theta = adapted()
-    backend = onnx_backend()
+@pytest.mark.parametrize("lora", [LORA, INT8])
+def test_the_evaluation_and_the_merged_model_agree(lora: Lora, tmp_path: Path) -> None:
+    flat, theta = adapted(lora)
+    backend = onnx_backend(tmp_path, lora)
     backend.learn_to_predict(graphs().evaluation)
     (outputs,) = backend.predictor(theta)(X)
     (expected,) = flat.predictor(theta)(X)

@@ -22,7 +22,8 @@ from edgeflock.shared.graphs.writing import metadata_of
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.fields import Fields
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.model.torch_module import FlatModule, apply, to_tensors
+from edgeflock.shared.model.modules.building import apply, to_tensors
+from edgeflock.shared.model.torch_module import FlatModule
 
 DATA = Description(("warm", "mode"), (20.0, 0.0), (2.0, 1.0), ("cat", "dog"), categories=((), ("off", "on")))
 LAYOUT = Layout.from_shapes([("w", (3, 2)), ("b", (2,)), ("norm.running_var", (2,), True)])

@@ -3,7 +3,6 @@
 from collections import Counter
 from fnmatch import fnmatchcase
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -73,12 +72,3 @@ def _targets(module: nn.Module, lora: Lora) -> dict[str, nn.Linear]:
         for name, layer in linear.items()
         if any(fnmatchcase(name, pattern) for pattern in lora.targets)
     }
-
-
-def load_tensors(tensors: list[Tensor], values: "torch.Tensor") -> None:
-    """Fill `tensors` with consecutive numbers of `values`, in place or without a copy on the processor."""
-    start = 0
-    for tensor in tensors:
-        part = values[start : start + tensor.numel()].view(tensor.shape)
-        tensor.data = part.to(tensor.device)
-        start += tensor.numel()
