@@ -5,7 +5,8 @@
              has each update once: the numbers of every device's updates are 1 to n, no two of its updates
              have the same bytes, and the update that a tab was sending as it died is there, or "late": its
              base had left coordination.window.
-    lasting  One tab trains for --minutes: the memory of its process, the heap of its worker, its steps.
+    lasting  One tab trains for --minutes: the memory of its process, of its worker once garbage is collected,
+             and what of a core an update takes, there and then on a device in Python.
     bytes    What passes the socket of a tab at its first visit and at a later one, until it trains.
 
 Each prints one JSON object. `edgeflock browsers install` comes first.
@@ -20,12 +21,15 @@ import statistics
 import sys
 import tempfile
 import time
+from asyncio.subprocess import Process
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.browsers.journal import audited, evaluations
-from benchmarks.browsers.processes import counting, native, renderer, serving
+import psutil
+
+from benchmarks.browsers.journal import audited, evaluations, rows
+from benchmarks.browsers.processes import counting, native, renderer, seconds_of, serving
 from benchmarks.browsers.seat import Seat, until
 from benchmarks.live import process
 from edgeflock.papers.machine import machine
@@ -83,41 +87,60 @@ def milliseconds(seconds: list[float]) -> dict[str, float]:
 
 async def lasting(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     samples: list[dict[str, Any]] = []
+    part = "?part=1/14"
     async with AsyncExitStack() as stack:
         url, token = await stack.enter_async_context(serving(folder))
         running = await stack.enter_async_context(browser(folder / "browser"))
-        seat = Seat(running, url, token, "?part=1/14", 1)
+        seat = Seat(running, url, token, part, 1)
         await seat.sit()
-        assert seat.tab is not None
-        await until(seat.tab, "told.updates > 0")
-        await seat.tab.call(
-            "Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True
-        )
-        until_then = time.monotonic() + 60 * arguments.minutes
-        while time.monotonic() < until_then:
+        assert (tab := seat.tab) is not None
+        await until(tab, f"told.updates > {WARM}")
+        await tab.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
+        page = renderer(running.pid)
+        ends, before = time.monotonic() + 60 * arguments.minutes, (await seat.told(), seconds_of(page))
+        while time.monotonic() < ends:
             await asyncio.sleep(20)
-            told, page = await seat.told(), renderer(running.pid)
-            heap = await seat.tab.call("Runtime.getHeapUsage", session=seat.tab.workers[-1])
-            samples.append({
-                "updates": told["updates"], "mib": round(page / 2**20, 1),
-                "heap_mib": round(heap["usedSize"] / 2**20, 1),
-                "arrays_mib": round(heap["backingStorageSize"] / 2**20, 1),
-            })  # fmt: skip
-            print(samples[-1], file=sys.stderr)
+            await tab.call("HeapProfiler.collectGarbage", session=tab.workers[-1])
+            heap = await tab.call("Runtime.getHeapUsage", session=tab.workers[-1])
+            octets = page.memory_full_info().uss, heap["usedSize"], heap["backingStorageSize"]
+            samples.append(dict(zip(KINDS, (round(one / 2**20, 1) for one in octets), strict=True)))
+            print((await seat.told())["updates"], samples[-1], file=sys.stderr)
         told = await seat.told()
+        cost = (seconds_of(page) - before[1]) / (told["updates"] - before[0]["updates"])
+        await seat.die("close")
+        async with native(folder, url, token, "native", part) as device:
+            of_native = await cost_of_native(folder, device)
     third = len(samples) // 3
-    mean = {
-        name: [
-            round(statistics.mean(one[name] for one in part), 1)
-            for part in (samples[:third], samples[-third:])
-        ]
-        for name in ("mib", "heap_mib", "arrays_mib")
-    }
     return {
         "updates": told["updates"],
-        "first_and_last_third": mean,
+        "mib_in_the_first_and_last_third": {
+            kind: [round(statistics.mean(one[kind] for one in some), 1) for some in thirds]
+            for kind in KINDS
+            if (thirds := (samples[:third], samples[-third:]))
+        },
         "step_ms": milliseconds(told["seconds"]),
+        "core_ms_an_update": {"tab": round(1000 * cost, 2), "native": round(1000 * of_native, 2)},
     }
+
+
+KINDS = ("process", "heap_of_worker", "arrays_of_worker")
+
+WARM = 200
+"""Updates before anything is measured."""
+
+
+async def cost_of_native(folder: Path, device: Process) -> float:
+    """Seconds of a core that each of a thousand updates of a device in Python takes."""
+    process, measured = psutil.Process(device.pid), 1000
+    query = "SELECT count(*) FROM updates JOIN devices ON devices.id = device WHERE name = 'native'"
+
+    async def reached(count: int) -> tuple[int, float]:
+        while (updates := rows(folder, query)[0][0]) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+        return updates, seconds_of(process)
+
+    first, last = await reached(WARM), await reached(WARM + measured)
+    return (last[1] - first[1]) / (last[0] - first[0])
 
 
 async def visits(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:

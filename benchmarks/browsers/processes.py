@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -40,7 +41,7 @@ async def token(folder: Path) -> str:
 
 
 @asynccontextmanager
-async def native(folder: Path, url: str, token: str, name: str, part: str) -> AsyncIterator[None]:
+async def native(folder: Path, url: str, token: str, name: str, part: str) -> AsyncIterator[Process]:
     """A device in Python."""
     identity, log = str(folder / f"{name}.json"), folder / f"{name}.log"
     async with edgeflock(
@@ -48,18 +49,25 @@ async def native(folder: Path, url: str, token: str, name: str, part: str) -> As
     ) as joins:
         assert await joins.wait() == 0, log.read_text()
     options = ("--identity", identity, "--data", f"npz:{MNIST}{part}", "--backend", "onnx")
-    async with edgeflock("client", *options, log=log):
-        yield
+    async with edgeflock("client", *options, log=log) as started:
+        yield started
 
 
-def renderer(pid: int) -> int:
-    """The private bytes of the largest process that renders a page."""
-    found = []
-    for child in psutil.Process(pid).children(recursive=True):
-        with suppress(psutil.Error):
-            if "--type=renderer" in child.cmdline():
-                found.append(child.memory_full_info().uss)
-    return int(max(found))
+def renderer(pid: int) -> psutil.Process:
+    """The largest process of a browser that renders a page."""
+    found = [child for child in psutil.Process(pid).children(recursive=True) if _renders(child)]
+    return max(found, key=lambda child: int(child.memory_full_info().uss))
+
+
+def _renders(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return "--type=renderer" in process.cmdline()
+    return False
+
+
+def seconds_of(process: psutil.Process) -> float:
+    """The seconds of a core that it has taken so far."""
+    return float(sum(process.cpu_times()[:2]))
 
 
 @asynccontextmanager

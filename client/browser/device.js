@@ -10,7 +10,6 @@ import {layoutOf} from "./terms.js";
 import {Backend} from "./training/backend.js";
 import {unpackFirst} from "./training/first.js";
 import {Replica} from "./training/replica.js";
-import {NO_MEMORY, forgetEntries, takeBack} from "./training/selection.js";
 import {Trainer} from "./training/trainer.js";
 import {join, parseToken} from "./transport/identity.js";
 import {Link} from "./transport/link.js";
@@ -222,12 +221,13 @@ export class Device {
         const graph = await link.graph();
         const backend = await Backend.load(graph, layout, this.limits.memory);
         try {
+            backend.graph.try(welcome.batch); // before a batch takes memory
             const pinned = link.identity?.graph;
             if (pinned && pinned !== toHex((await sha256(backend.graph.octets)) ?? EMPTY)) {
                 throw new DeviceError("the server's graph is not the one that the token names");
             }
-            const [sequence, memory] = await this.#resend(link, welcome, layout.trained.size);
-            const trainer = new Trainer(backend, () => this.#take(welcome), layout, welcome, memory);
+            const sequence = await this.#resend(link, welcome);
+            const trainer = new Trainer(backend, () => this.#take(welcome), layout, welcome);
             replica.take(await link.pull(replica.version, replica.held));
             return await this.#train(link, welcome, replica, trainer, sequence);
         } finally {
@@ -244,7 +244,7 @@ export class Device {
             const seconds = (performance.now() - began) / 1000;
             this.#signal.throwIfAborted();
             Object.assign(update, {held: replica.held, facts: this.#facts(seconds)});
-            await this.storage.set(this.#key("update"), {run: welcome.run, update, memory: trainer.memory});
+            await this.storage.set(this.#key("update"), {run: welcome.run, update});
             let receipt;
             try {
                 receipt = await link.push(update);
@@ -275,22 +275,18 @@ export class Device {
         }
     }
 
-    /** Send the update of an earlier process again: [the last number that the server has, the memory it left]. */
-    async #resend(link, welcome, size) {
-        const saved = await this.storage.get(this.#key("update"));
-        if (saved?.run !== welcome.run || (saved.memory.corrected && saved.memory.corrected.length !== size)) {
-            return [welcome.sequence, NO_MEMORY];
-        }
-        const {update, memory} = saved;
-        if (update.sequence <= welcome.sequence) return [welcome.sequence, memory];
+    /** Send the update of an earlier process again. Returns the last number that the server has. */
+    async #resend(link, welcome) {
+        const {run, update} = (await this.storage.get(this.#key("update"))) ?? {};
+        if (run !== welcome.run || update.sequence <= welcome.sequence) return welcome.sequence;
         try {
             await link.push({...update, facts: null, held: 0, pull: false});
             this.#progress.updates++;
             this.#progress.samples += update.samples;
-            return [update.sequence, memory];
+            return update.sequence;
         } catch (error) {
             if (!(error instanceof Refused)) throw error;
-            return [welcome.sequence, error.code === "step-too-large" ? forgetEntries(memory) : takeBack(memory)];
+            return welcome.sequence;
         }
     }
 

@@ -1,5 +1,5 @@
 /**
- * Where a device keeps its identity, what it has not sent yet, and the update under way.
+ * Where a device keeps its identity and the update under way.
  * @module
  */
 import {DeviceError} from "./errors.js";

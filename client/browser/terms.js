@@ -11,7 +11,7 @@ const MAX_TENSORS = 10_000,
     MAX_NAME = 300;
 const MAX_SAMPLES = 1 << 24,
     MAX_BATCH = 1 << 16,
-    MAX_NUMBERS = 2 ** 40;
+    NUMBER_BYTES = 4;
 /** Bytes held for each entry of theta, and more for each entry and line with Adafactor. */
 const ENTRY_BYTES = 48,
     LINE_BYTES = 32;
@@ -51,25 +51,32 @@ export function layoutOf(welcome, memory) {
     check(welcome.localRate > 0 && welcome.localRate < Infinity, "localRate");
     check([1, 2, 3, 4].includes(welcome.indices), "indices");
     check(welcome.values <= 5 && (welcome.indices === 3) === (welcome.values === 5), "values");
-    check(welcome.input === null || (product(welcome.input) >= 1 && product(welcome.input) <= MAX_NUMBERS), "input");
-    for (const [name, what] of UNSUPPORTED) {
-        const value = welcome[name];
-        if (value && value.length !== 0) {
-            throw new DeviceError(`this run ${what}, which a device in a browser cannot do`);
-        }
+    const numbers = product(welcome.input ?? [1]);
+    check(numbers >= 1, "input");
+    if (!(welcome.batch * numbers * NUMBER_BYTES <= memory)) {
+        throw new ServerFault(`the server's batches have ${welcome.batch} samples of ${numbers} numbers, for which this device's memory is too small`);
     }
+    for (const [name, setting] of UNSUPPORTED) {
+        const value = welcome[name];
+        if (value && value.length !== 0) throw unsupported(setting);
+    }
+    if (/^(a2c|ppo)\b/.test(welcome.loss)) throw unsupported(`learns by acting (model.loss = ${welcome.loss})`);
     const layout = readLayout(welcome.layout, memory);
     check(welcome.start === null || welcome.start.fillings.length === layout.tensors.length, "start");
     return layout;
 }
 
 const UNSUPPORTED = [
-    ["tasks", "hands out data shards"],
-    ["elastic", "averages elastically"],
-    ["personal", "has personal layers"],
-    ["base", "trains adapters of a frozen model"],
-    ["app", "needs an app of its own"],
+    ["tasks", 'hands out data shards (coordination.mode = "tasks")'],
+    ["elastic", 'averages elastically (coordination.mode = "elastic")'],
+    ["personal", "has layers that stay on a device (model.personal)"],
+    ["base", "trains adapters of a frozen model (model.lora)"],
+    ["app", "needs an app of the device's own (model.module = arrays:...)"],
 ];
+
+/** @param {string} does */
+const unsupported = (does) =>
+    new DeviceError(`this run ${does}, and a browser cannot: take part with an installed device (edgeflock client)`);
 
 /** The bytes of the longest valid answer of a server with this layout. @param {Layout} layout */
 export const longestMessage = (layout) => 8 * layout.size + OVERHEAD;

@@ -8,6 +8,7 @@ several needs is enough. Rows are silent where another package's choice is set.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 from pydantic import BaseModel
 
@@ -67,6 +68,7 @@ _COHORT, _TASKS = _modes(lambda mode: mode.cohort), _modes(lambda mode: mode.tas
 _NOT_TASKS = _modes(lambda mode: not mode.tasks)
 _BY_DEVICE = _modes(lambda mode: mode.rounds and not mode.tasks)
 _ROUNDS, _NOT_ROUNDS = _modes(lambda mode: mode.rounds), _modes(lambda mode: not mode.rounds)
+_ALONE = _modes(lambda mode: not mode.tasks and not mode.elastic)
 _ADAFACTOR = "local.optimizer=adafactor"
 _LARGEST, _SIGNIFICANT = ("compression.selection=largest",), ("compression.selection=significance",)
 _LOSSY = ("downlink.mode=lossy",)
@@ -138,6 +140,10 @@ ROWS: tuple[Row, ...] = (
     Row("fleet.holds", _TASKS, "is the number of shards that each device of an emulated fleet holds"),
     Row("injection.alpha", ("injection.beta",), "is how many devices share, and beta how much"),
     Row("injection.beta", ("injection.alpha",), "is how much devices share, and alpha how many"),
+    Row("server.browsers", _ALONE, "lets browsers take part, which neither compute tasks nor average"),
+    Row("server.browsers", ("model.personal=[]",), "lets browsers take part, which keep no layers"),
+    Row("server.browsers", ("model.lora.targets=[]",), "lets browsers take part, which train no adapters"),
+    Row("server.browsers", ("server.client_certificates=",), "lets pages take part, which show none"),
     Row("defence.refresh", ("defence.mode=score",), "is the interval of the server's own gradient"),
     *(
         Row(f"privacy.{key}", _PRIVATE, "is a part of differential privacy")
@@ -210,12 +216,12 @@ def markdown() -> str:
 def _holds(config: BaseModel, text: str) -> bool:
     """Whether a setting has one of these values; without any, whether it is not its default."""
     path, equals, values = text.partition("=")
-    name, _, key = path.partition(".")
+    name, *keys, last = path.split(".")
     section = getattr(config, name, None)
-    if section is None:  # only emulated fleets have [fleet]
+    if section is None:  # only emulated fleets have [fleet], and only servers [server]
         return False
-    found = getattr(section, key)
-    default = type(section).model_fields[key].default
+    section = reduce(getattr, keys, section)
+    found, default = getattr(section, last), type(section).model_fields[last].default
     return bool(str(found) in values.split("|") if equals else found != default)
 
 
@@ -227,5 +233,5 @@ def _is_known(config: BaseModel, text: str) -> bool:
 def _shown(text: str) -> str:
     """Return text such as: section.key = 'value' or 'another'."""
     key, equals, values = text.partition("=")
-    quoted = (value if value.isdecimal() else repr(value) for value in values.split("|"))
+    quoted = (value if value.isdecimal() or value == "[]" else repr(value) for value in values.split("|"))
     return f"{key} = {' or '.join(quoted)}" if equals else key

@@ -4,6 +4,7 @@
  */
 import {footprint} from "./footprint.js";
 import {FLOAT, INT64, badGraph} from "./graph.js";
+import {DeviceError} from "../errors.js";
 import {readGraph, writeGraph} from "./reading.js";
 
 const RIGHT = "right";
@@ -29,14 +30,19 @@ export class StepGraph {
         this.measured = new Set();
         const wanted = outputsOf(this.graph, layout);
         checkPorts(this.graph, layout, wanted);
-        const trial = (name) => [TRIAL_SAMPLES, .../** @type {number[]} */ (this.inputs.get(name)?.shape.slice(1))];
-        const {outputs} = this.measure({x: trial("x"), y: trial("y")});
+        const {outputs} = this.try(TRIAL_SAMPLES);
         for (const [name, shape] of wanted) {
             const {type, shape: found} = /** @type {import("./shapes.js").Info} */ (outputs.get(name));
             if (type !== FLOAT || !isSame(found, shape)) {
                 throw badGraph(`it gives ${name} as [${found}], the layout has [${shape}]`);
             }
         }
+    }
+
+    /** Check a step on so many samples. @param {number} samples */
+    try(samples) {
+        const shape = (name) => [samples, .../** @type {number[]} */ (this.inputs.get(name)?.shape.slice(1))];
+        return this.measure({x: shape("x"), y: shape("y")});
     }
 
     /**
@@ -96,6 +102,12 @@ function checkPorts(graph, layout, wanted) {
     ])) {
         const port = inputs.get(name);
         if (!port) throw badGraph(`it asks for no ${name}`);
+        if (name === "x" && port.type === INT64) {
+            throw new DeviceError(
+                "this model takes whole numbers such as tokens, and a browser's data are not: take part with an " +
+                    "installed device (edgeflock client)",
+            );
+        }
         const isBatch =
             port.shape.length > 0 && port.shape.every((size, i) => typeof size === (i ? "number" : "string"));
         if (!types.includes(port.type) || !isBatch) {

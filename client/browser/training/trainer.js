@@ -31,15 +31,14 @@ export class Trainer {
      * @param {(count: number) => Promise<Batch>} take gives the next batch; it raises Stopped
      * @param {Layout} layout
      * @param {Welcome} welcome
-     * @param {import("./selection.js").Memory} memory of an earlier session of this run
      */
-    constructor(backend, take, layout, welcome, memory = NO_MEMORY) {
+    constructor(backend, take, layout, welcome) {
         this.backend = backend;
         this.take = take;
         this.layout = layout;
         this.welcome = welcome;
-        this.memory = memory;
-        this.memoryBefore = memory;
+        /** What updates left unsent. @type {import("./selection.js").Memory} */
+        this.memory = this.memoryBefore = NO_MEMORY;
         this.calibration = welcome.balances ? new Calibration(layout.trained) : null;
         this.adafactor = this.#newAdafactor();
         /** Gradients so far. */

@@ -113,10 +113,9 @@ export class RecordSocket {
 
     /** The next message. Raises why there will be none. */
     async next() {
+        // No race with `failed`: it would keep what each race leaves, for as long as the session lasts.
         while (!this.waiting.length && !this.error) {
-            await Promise.race([new Promise((resolve) => (this.wake = () => resolve(null))), this.failed]).catch(
-                () => {},
-            );
+            await new Promise((resolve) => (this.wake = () => resolve(null)));
         }
         const message = this.waiting.shift();
         if (!message) throw this.error;
@@ -128,6 +127,7 @@ export class RecordSocket {
         if (this.error) return;
         this.error = error;
         this.reject(error);
+        this.wake();
         try {
             this.line?.close(1000);
         } catch {

@@ -1,8 +1,9 @@
 // A device at each of several servers that harm, one after the other: how each ended, and the most memory in KiB.
-//   node harm.mjs MODULES DIRECTORY URL COUNT
+//   node harm.mjs MODULES DIRECTORY URL COUNT KIND
 import {readFileSync} from "node:fs";
 
-const [modules, directory, url, count] = process.argv.slice(2);
+const [modules, directory, url, count, kind] = process.argv.slice(2);
+if (kind === "browser") globalThis.WebSocket = (await import(`${modules}/node_modules/ws/wrapper.mjs`)).WebSocket;
 const {Device} = await import(`${modules}/index.js`);
 const octets = (name) => new Uint8Array(readFileSync(`${directory}/${name}`)).buffer;
 const data = {x: new Float32Array(octets("x")), y: new Int32Array(octets("y")), shape: [1, 8, 8]};

@@ -1,9 +1,11 @@
-"""A device in a tab of a real browser, in its worker, with its storage."""
+"""A device in a tab of a real Chromium and a real Firefox, in its worker, with its storage."""
 
 import base64
 import gzip
 import json
 import shutil
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,23 @@ from edgeflock.server.web import libraries
 from edgeflock.shared.data.datasets import load
 from tests.browser import Tab, browsing, needs_chromium
 from tests.client.browser.node import MODULES
+from tests.firefox import FirefoxTab, firefox, needs_firefox
 
 pytestmark = [
-    needs_chromium,
     pytest.mark.slow,
     pytest.mark.skipif(not (MODULES / "vendor").is_dir(), reason="npm ci --prefix client/browser"),
 ]
+
+AnyTab = Tab | FirefoxTab
+Opens = Callable[[Path], AbstractAsyncContextManager[AnyTab]]
+
+in_each_browser = pytest.mark.parametrize(
+    "opens",
+    [
+        pytest.param(browsing, marks=needs_chromium, id="chromium"),
+        pytest.param(firefox, marks=needs_firefox, id="firefox"),
+    ],
+)
 
 SERVES: dict[str, Any] = {"server": {"browsers": True}}
 
@@ -52,7 +65,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wasm.unlink()
 
 
-async def begin(tab: Tab, url: str, token: str) -> None:
+async def begin(tab: AnyTab, url: str, token: str) -> None:
     """Open the page of training, and start a device on the digits in it."""
     data = load("digits:", "train")
     assert isinstance(data.x, np.ndarray)
@@ -63,18 +76,19 @@ async def begin(tab: Tab, url: str, token: str) -> None:
     await tab.run(SCRIPT % (x, y, json.dumps(token)))
 
 
-async def last(tab: Tab, kind: str) -> dict[str, Any]:
+async def last(tab: AnyTab, kind: str) -> dict[str, Any]:
     """The last event of this kind."""
     return dict(await tab.run(f"events.findLast((event) => event.kind === '{kind}')"))
 
 
-async def test_a_tab_trains_and_comes_back(tmp_path: Path, installed: None) -> None:
+@in_each_browser
+async def test_a_tab_trains_and_comes_back(tmp_path: Path, installed: None, opens: Opens) -> None:
     """It is reloaded while it trains; the same key lets it in, and no update counts twice."""
     model = "edgeflock.client.zoo:DigitsCNN"
     async with ef.Server(
         model, directory=tmp_path / "run", evaluate="digits:", updates=40, **SERVES
     ) as server:
-        async with browsing(tmp_path / "browser") as tab:
+        async with opens(tmp_path / "browser") as tab:
             await begin(tab, server.url, server.token)
             await tab.until("events.some(({kind, updates}) => kind === 'step' && updates >= 5)")
             name = (await tab.run("identity()"))["name"]
@@ -90,16 +104,19 @@ async def test_a_tab_trains_and_comes_back(tmp_path: Path, installed: None) -> N
             await tab.until("events.some(({kind}) => kind === 'ended')")
             ended = await last(tab, "ended")
             assert (ended["why"], ended["reason"]) == ("over", "the run is over: it has its 40 updates")
-            assert all(url.startswith(("http://127", "ws://127", "about:")) for url in tab.asked), tab.asked
+            assert all(url.startswith(("http://127", "ws://127", "about:", "data:")) for url in tab.asked), (
+                tab.asked
+            )
         assert (await server.until()).version == 40
 
 
-async def test_a_stop_is_immediate(tmp_path: Path, installed: None) -> None:
+@in_each_browser
+async def test_a_stop_is_immediate(tmp_path: Path, installed: None, opens: Opens) -> None:
     model = "edgeflock.client.zoo:DigitsCNN"
     async with ef.Server(
         model, directory=tmp_path / "run", evaluate="digits:", updates=10_000, **SERVES
     ) as server:
-        async with browsing(tmp_path / "browser") as tab:
+        async with opens(tmp_path / "browser") as tab:
             await begin(tab, server.url, server.token)
             await tab.until("events.some(({kind}) => kind === 'step')")
             await tab.run("device.stop()")
