@@ -23,7 +23,7 @@ const LARGEST_LEVEL = 2400;
  *   secret: Uint8Array, tasks: boolean, significance: number | null, decays: boolean, elastic: number,
  *   chunk: number, momentum: number, input: number[] | null, adam: boolean, proximal: number, app: Uint8Array,
  *   data: Description | null, heldOut: any, adafactor: number, balances: boolean, selectInterval: number,
- *   evaluate: number, personal: any, base: any}} Welcome
+ *   evaluate: number, personal: any, base: any, private: boolean, clip: number}} Welcome
  * @typedef {{tag: "Model", version: number, base: number | null, count: number, indices: Uint8Array,
  *   values: Uint8Array, changes: boolean, indexMode: number, valueMode: number}} Model
  * @typedef {{tag: "Receipt", sequence: number, version: number, model: Model | null, moments: Uint8Array,
@@ -187,7 +187,8 @@ export const RECORDS = {
             ["proximal", float, 0], ["app", bytes, EMPTY], ["data", optional(description), null],
             ["heldOut", optional(list), null], ["adafactor", float, 0], ["balances", bool, false],
             ["selectInterval", int, 0], ["evaluate", int, 0], ["personal", optional(list), null],
-            ["base", optional(list), null],
+            ["base", optional(list), null], ["private", bool, false], ["clip", float, 0], ["noise", float, 0],
+            ["examples", int, 0],
         ],
     },
     4: {

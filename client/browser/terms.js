@@ -72,6 +72,7 @@ const UNSUPPORTED = [
     ["personal", "has layers that stay on a device (model.personal)"],
     ["base", "trains adapters of a frozen model (model.lora)"],
     ["app", "needs an app of the device's own (model.module = arrays:...)"],
+    ["clip", 'has devices add noise to their gradients (privacy.mode = "local")'],
 ];
 
 /** @param {string} does */

@@ -11,6 +11,7 @@ from edgeflock.client.data.batcher import (
     EvaluatedBatches,
     NoUsableSamples,
     PolicyBatches,
+    SampledBatches,
     Shuffled,
     StreamEnded,
 )

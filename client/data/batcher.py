@@ -87,6 +87,17 @@ class EvaluatedBatches(Protocol):
         """Evaluate the model at theta, float32 [P + B], and report the result as telemetry."""
 
 
+@runtime_checkable
+class SampledBatches(Protocol):
+    """Batches of stored data, of which each example may be in any batch."""
+
+    def sample(self, size: int, fewest: int) -> Batch:
+        """Return (x, y) of a Poisson sample of `size` examples on average: it may be empty.
+
+        The random numbers come from the operating system. Raises ConfigError below `fewest` examples.
+        """
+
+
 class Shuffled(Batches):
     """Batches drawn without replacement, reshuffled after each pass over the data."""
 
@@ -157,6 +168,17 @@ class Shuffled(Batches):
             fresh = self._random.permutation(self._trained)
             self._order = np.concatenate((self._order, fresh if self._rows is None else self._rows[fresh]))
         chosen, self._order = self._order[:size], self._order[size:]
+        return rows(self._data.x, chosen), self._data.y[chosen]
+
+    def sample(self, size: int, fewest: int) -> Batch:
+        if self._trained < fewest:
+            raise ConfigError(
+                f"this device has {self._trained} examples, and the run hides one among {fewest} or more "
+                "(privacy.examples); add data"
+            )
+        chosen = np.flatnonzero(np.random.default_rng().random(self._trained) < size / self._trained)
+        if self._rows is not None:
+            chosen = self._rows[chosen]
         return rows(self._data.x, chosen), self._data.y[chosen]
 
     def telemetry(self) -> Facts:

@@ -61,7 +61,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         ("frame_bytes", math.inf),
     ):
         _check(1 <= getattr(welcome, name) <= limit, name, getattr(welcome, name), limit)
-    for name in ("version", "sequence", "evaluate"):
+    for name in ("version", "sequence", "evaluate", "examples"):
         _check(getattr(welcome, name) <= _MAX_SEQUENCE, name, getattr(welcome, name))
     for name in ("balance", "threshold", "feedback", "alpha", "beta"):
         _check(0 <= getattr(welcome, name) <= 1, name, getattr(welcome, name))
@@ -73,7 +73,9 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         "significance",
         welcome.significance,
     )
-    _check(0 <= welcome.proximal < math.inf, "proximal", welcome.proximal)
+    for name in ("proximal", "clip", "noise"):
+        _check(0 <= getattr(welcome, name) < math.inf, name, getattr(welcome, name))
+    _check(not welcome.clip or (welcome.noise > 0 < welcome.examples), "noise", welcome.noise)
     _check(0 < welcome.local_rate < math.inf, "local_rate", welcome.local_rate)
     _check(welcome.indices in (coding.mode for coding in sparse.CODINGS.values()), "indices", welcome.indices)
     _check(welcome.values in (coding.mode for coding in values.CODINGS.values()), "values", welcome.values)
@@ -89,6 +91,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         inputs = welcome.data.inputs if welcome.data.columns else len(welcome.data.means)
         _check(welcome.input == (inputs,), "data with so many inputs", inputs)
     layout = _layout(welcome.layout)
+    _check(not (welcome.clip and layout.buffers), "clip, with running statistics", welcome.clip)
     base = _base_layout(welcome, layout)
     personal = _personal_layout(welcome, layout)
     tensors = [*layout.tensors, *(() if personal is None else personal.tensors)]

@@ -3,6 +3,7 @@
 It uses no sockets and no clocks: equal backends, batches and models give equal updates.
 """
 
+import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
@@ -15,6 +16,7 @@ from edgeflock.client.data import Batches, EvaluatedBatches, PolicyBatches
 from edgeflock.client.training.calibration import Calibration
 from edgeflock.client.training.local_optimizer import Adafactor, LocalOptimizer
 from edgeflock.client.training.personal import PersonalBackend
+from edgeflock.client.training.private_steps import PrivateSteps
 from edgeflock.client.training.selector import LocalSteps, SelectionMemory, encode_update, select, take_back
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, TrainingFailed
@@ -57,6 +59,7 @@ class Trainer:
         self._policy_batches = batches if isinstance(batches, PolicyBatches) else None
         self._evaluated = batches if welcome.evaluate and isinstance(batches, EvaluatedBatches) else None
         self._personal = backend if isinstance(backend, PersonalBackend) else None
+        self._private_steps = PrivateSteps(welcome, batches) if welcome.clip else None
         self._has_trained = False
 
     @property
@@ -100,7 +103,7 @@ class Trainer:
             update = replace(update, moments=self._adafactor.report(base))
         if self._calibration is not None:
             update = replace(update, labels=self._calibration.report(base))
-        return update
+        return replace(update, loss=math.nan) if self._welcome.private else update
 
     def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never_stop) -> LocalSteps:
         """Compute a step on the next batch from theta (float32 [P + B]), and skip non-finite gradients.
@@ -109,6 +112,11 @@ class Trainer:
         TrainingFailed if the backend fails after an earlier success, and ConfigError if it cannot train on
         the data.
         """
+        if self._private_steps is not None:
+            self._rest()
+            if stopped():
+                raise Stopped
+            return self._private_steps.take(theta, self._compute)
         for _ in range(_MAX_NON_FINITE):
             self._rest()
             if stopped():

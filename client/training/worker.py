@@ -93,6 +93,7 @@ class Worker:
         self._telemetry_due = -math.inf
         """Time of the next telemetry, by the event loop's clock."""
         self._is_pulling = False
+        self._is_private = False
         """Whether it waits for a model."""
         self._step_seconds = 0.0
         """Seconds to compute the last update."""
@@ -131,7 +132,7 @@ class Worker:
                 first = await self._load_first_model(welcome.weights, layout)
                 if first is not None:
                     replica.take(first)
-        self._telemetry_due = -math.inf
+        self._telemetry_due, self._is_private = -math.inf, welcome.private
         self._retrying.batches_per_step = 1 if welcome.elastic else welcome.local_steps
         sequence, self.progress.too_large = await self._resend_pending(welcome, layout), 0
         await self._pull(replica)
@@ -298,7 +299,7 @@ class Worker:
 
     def facts(self) -> Facts:
         """Return the device's facts. The duration of a step is only included together with others."""
-        facts = {**self._health(), **self._batches.telemetry()}
+        facts = {**self._health(), **({} if self._is_private else self._batches.telemetry())}
         if facts and self._step_seconds:
             facts["step"] = round(self._step_seconds, 3)
         if self.progress.failed:

@@ -12,6 +12,7 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.lora import is_adapter
 from edgeflock.shared.numbers import size
+from edgeflock.shared.protocol.frames import PrivacySpent
 from edgeflock.tui.sources import FeedClient
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -40,12 +41,26 @@ def _lines(info: ModelInfo, status: Mapping[str, Any], file: str, scores: Scores
     )
     yield from _table("Data", _data(info))
     yield from _table("How good it is", _metrics(info, scores))
+    yield from _table("Differential privacy", _privacy(info))
     if "devices" not in status:
         yield "A viewer's or an admin's token adds fleet, traffic, defence and privacy to this card."
         return
     yield from _table("Fleet", _fleet(status))
     yield from _table("Traffic", _traffic(status))
     yield from _table("Defence and privacy", _defence(status))
+
+
+def _privacy(info: ModelInfo) -> dict[str, str]:
+    if info.privacy is None:
+        return {"differential privacy": "none"}
+    spent = PrivacySpent(**info.privacy)
+    return {
+        "hides": f"a {spent.unit}" if spent.unit == "device" else "an example of a device",
+        "epsilon so far": spent.text,
+        "delta": f"{spent.delta:.3g}",
+        "noise multiplier": f"{spent.noise:.4g}",
+        "updates of a device that count": f"{spent.participations:,}",
+    }
 
 
 def _adapters(info: ModelInfo) -> dict[str, str]:
@@ -108,7 +123,6 @@ def _defence(status: Mapping[str, Any]) -> dict[str, str]:
         "defence": str(status.get("defence", "unknown")),
         "updates refused": f"{refused:,}",
         "data": "stays on the devices; the server receives updates and, if devices report them, class counts",
-        "differential privacy": "none",
         "secure aggregation": "none: the server sees each device's update",
     }
 

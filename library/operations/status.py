@@ -14,7 +14,7 @@ from rich.text import Text
 from edgeflock.operations.runs import print_runs
 from edgeflock.operations.text import first_state
 from edgeflock.shared.numbers import loss, size
-from edgeflock.shared.protocol.frames import worst_class
+from edgeflock.shared.protocol.frames import PrivacySpent, worst_class
 from edgeflock.shared.protocol.shown import labels_text
 from edgeflock.shared.settings.modes import traits_of
 from edgeflock.tui.pages import summary
@@ -90,6 +90,13 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         console.print(
             f"Tasks in {coordination['order']} order: {tasks['finished']} of {tasks['shards']} shards in "
             f"this round, {tasks['wanted']} wanted; {tasks['duplicates']:,} duplicates so far"
+        )
+    if (privacy := status.get("privacy")) is not None:
+        spent = PrivacySpent(**privacy)
+        console.print(
+            f"Differential privacy of each {spent.unit}: epsilon {spent.text} at delta {spent.delta:.3g}, "
+            f"noise {spent.noise:.3g}; {spent.participations:,} updates of a device"
+            + (f" of {spent.limit:,}" if spent.limit else "")
         )
     if (cohort := status["cohort"]) is not None:
         console.print(f"{cohort['members']:,} devices take part in this round, {cohort['waiting']:,} wait")

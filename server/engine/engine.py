@@ -29,6 +29,7 @@ from edgeflock.server.publication import Exact, Outlet, Publication
 from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, StepTooLarge, Superseded
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
+from edgeflock.shared.protocol.frames import PrivacySpent
 from edgeflock.shared.protocol.messages import Receipt, Update
 
 _QUICK_ENTRIES = 100_000
@@ -219,6 +220,11 @@ class Engine:
         if not self._may_take_part(device):
             return False
         return turns is None or (device in turns.members and not self.published.complete)
+
+    @property
+    def privacy_spent(self) -> PrivacySpent | None:
+        """What differential privacy has cost so far; None: the run has none."""
+        return None if self.participations is None else self.participations.spent
 
     def farewell(self, device: int) -> str | None:
         """Return why the run is over for a device, whose privacy budget is spent; None: it is not."""

@@ -2,6 +2,7 @@
 
 from edgeflock.server.descent import Regime
 from edgeflock.server.engine.limits import frame_bytes, select_interval, usual_fraction
+from edgeflock.server.privacy import noise_of
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
@@ -46,7 +47,7 @@ def welcome(
         compression.selection == "significance"
     ):  # the setting bounds |rate * gradient / parameter|, devices compare gradients
         significance = compression.significance / Regime.from_config(config).learning_rate
-    elastic = coordination.traits.elastic
+    elastic, local = coordination.traits.elastic, config.privacy.mode == "local"
     return Welcome(
         protocol=PROTOCOL,
         run=run,
@@ -88,6 +89,10 @@ def welcome(
         evaluate=config.evaluation.on_devices,
         personal=personal,
         base=base,
+        private=config.privacy.mode != "none",
+        clip=config.privacy.clip if local else 0.0,
+        noise=noise_of(config) if local else 0.0,
+        examples=config.privacy.examples if local else 0,
     )
 
 

@@ -142,7 +142,11 @@ def run_metrics(
     yield _family(Gauge, "devices", "Devices of the run.", "state", states)
     left = ((reason, sum((row.why_left or "").startswith(reason) for row in rows)) for reason in LEFT)
     yield _family(Gauge, "left", "Devices that are away, by why they left.", "why", left)
+    spent = overview.privacy
     for name, text, value in (
+        ("privacy_epsilon", "Epsilon so far, with differential privacy.", spent and spent.epsilon),
+        ("privacy_delta", "Its delta.", spent and spent.delta),
+        ("privacy_budget", "The epsilon at which the run ends; 0: never.", spent and spent.budget),
         ("updates_target", "Updates after which the run is complete; 0: never.", host.config.end.updates),
         ("parameters", "Parameters of the model.", host.layout.parameters.size),
         ("learning_rate", "The learning rate.", host.published.learning_rate),

@@ -229,8 +229,12 @@ async def _model(request: web.Request) -> SavedModel:
 def _describe(request: web.Request, version: int, theta: NDArray[np.float32]) -> SavedModel:
     """Return the file of that version, with its last evaluation."""
     known = [one for one in request.app[EVALUATOR].history if one.version <= version]
+    spent = request.app[HOST].engine.privacy_spent
     info = replace(
-        request.app[MODEL_EXPORTS].info, version=version, evaluation=summary(known[-1]) if known else None
+        request.app[MODEL_EXPORTS].info,
+        version=version,
+        evaluation=summary(known[-1]) if known else None,
+        privacy=None if spent is None else spent._asdict(),
     )
     whole, extra = whole_model(request.app[HOST].adapted, theta, NO_EXTRA_STATE)
     return SavedModel(info, whole, extra.constants)

@@ -113,6 +113,7 @@ def run_status(host: RunHost, evaluator: Evaluator) -> dict[str, Any]:
         "parameters": host.layout.parameters.size,
         "version": host.published.version,
         "updates_target": host.config.end.updates,
+        "privacy": None if (spent := host.engine.privacy_spent) is None else spent._asdict(),
     }
 
 

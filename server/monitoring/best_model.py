@@ -13,7 +13,7 @@ from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.model.lora import Adapted, whole_model
-from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.frames import Evaluation, PrivacySpent
 from edgeflock.shared.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -50,13 +50,19 @@ def save_best(
     adapted: Adapted | None,
     theta: NDArray[np.float32],
     evaluation: Evaluation,
+    spent: PrivacySpent | None = None,
 ) -> None:
     """Write the model to best.safetensors atomically. A write error is logged and stops no run.
 
     `info` describes the run's models; `evaluation` is that of theta, float32 [P + B]. Of an `adapted` model,
-    theta has the adapters, and the file all.
+    theta has the adapters, and the file all. `spent` is what its privacy has cost.
     """
-    known = replace(info, version=evaluation.version, evaluation=summary(evaluation))
+    known = replace(
+        info,
+        version=evaluation.version,
+        evaluation=summary(evaluation),
+        privacy=None if spent is None else spent._asdict(),
+    )
     try:
         write_atomically(
             directory / BEST, safetensors_file.encode(known, *whole_model(adapted, theta, extra))

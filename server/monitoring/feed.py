@@ -140,6 +140,7 @@ class Feed:
             gateways=self._parts.gateways(),
             shards=self._parts.shards(),
             restored=host.engine.parameters.store.restorations,
+            privacy=host.engine.privacy_spent,
         )
 
     def census(self) -> Census:

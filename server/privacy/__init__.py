@@ -4,5 +4,5 @@ accounting.py asks dp-accounting for epsilon; participations.py counts the updat
 descent/noise.py. Imports shared only, and dp-accounting once a run is private.
 """
 
-from edgeflock.server.privacy.accounting import Accountant, Spent, check_privacy
+from edgeflock.server.privacy.accounting import Accountant, check_privacy, noise_of
 from edgeflock.server.privacy.participations import Participations

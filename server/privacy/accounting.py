@@ -12,28 +12,15 @@ from edgeflock.shared.environments import is_environment
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.protocol.frames import PrivacySpent, finite_or_none
 from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.privacy import PrivacySettings
+
+_WHOLE_ORDERS = (*range(2, 65), 128, 256, 512)
+"""Orders for sampled noise, for which the library sums finitely many terms."""
 
 _MANY = 1 << 30
 """Participations that no device reaches."""
-
-
-class Spent(NamedTuple):
-    """What a run has cost so far."""
-
-    unit: str
-    """What is hidden: a `device` or an `example`."""
-    epsilon: float
-    """Of the device that has taken part most often; with `example`, of the one with the fewest examples."""
-    delta: float
-    budget: float
-    """The epsilon at which the run ends; 0: none."""
-    participations: int
-    """The most updates of one device that count so far, and"""
-    limit: int
-    """how many may count; 0: no limit."""
-    noise: float
-    """The noise multiplier."""
 
 
 class Accountant:
@@ -41,11 +28,8 @@ class Accountant:
 
     def __init__(self, config: Config) -> None:
         privacy = config.privacy
-        self._steps = config.local.steps
-        self._chance = min(1.0, config.local.batch / privacy.examples) if privacy.mode == "local" else 0.0
-        self._tree, self._budget, self.delta = privacy.tree, privacy.epsilon, privacy.probability_delta
-        self.noise = privacy.noise or _noise_for(self, privacy.participations, privacy.epsilon)
-        """The noise multiplier, as set or as the budget needs it."""
+        self._cost = _Cost(privacy, config.local.batch, config.local.steps)
+        self._budget, self.delta, self.noise = privacy.epsilon, privacy.probability_delta, noise_of(config)
         self.limit = self._limit(privacy.participations)
         """The most updates of one device that count; 0: no limit."""
         if self._budget and not self.limit:
@@ -54,34 +38,21 @@ class Accountant:
                 f"privacy.noise = {self.noise:g}; raise privacy.noise or privacy.epsilon"
             )
 
-    def event(self, noise: float, participations: int) -> Any:
-        """Return the event of so many updates of a device, at this noise multiplier."""
-        dp = _library()
-        if self._chance:
-            sampled = dp.PoissonSampledDpEvent(self._chance, dp.GaussianDpEvent(noise))
-            return dp.SelfComposedDpEvent(sampled, participations * self._steps)
-        tree = dp.SingleEpochTreeAggregationDpEvent(noise, self._tree)
-        return dp.SelfComposedDpEvent(tree, participations)
-
-    def fresh(self) -> Any:
-        """Return an accountant of the library that has seen no event."""
-        relation = _library().NeighboringRelation
-        return _library().rdp.RdpAccountant(
-            neighboring_relation=relation.ADD_OR_REMOVE_ONE if self._chance else relation.REPLACE_SPECIAL
-        )
-
-    @lru_cache(maxsize=256)  # noqa: B019  # a server has one
     def epsilon(self, participations: int) -> float:
         """Return epsilon after so many updates of one device."""
-        if not participations:
-            return 0.0
-        return float(self.fresh().compose(self.event(self.noise, participations)).get_epsilon(self.delta))
+        return _epsilon(self._cost, self.noise, participations)
 
-    def spent(self, participations: int) -> Spent:
+    def spent(self, participations: int) -> PrivacySpent:
         """Return what a run costs in which no device has taken part more often."""
-        unit = "example" if self._chance else "device"
-        epsilon = self.epsilon(participations)
-        return Spent(unit, epsilon, self.delta, self._budget, participations, self.limit, self.noise)
+        return PrivacySpent(
+            unit="example" if self._cost.chance else "device",
+            epsilon=finite_or_none(self.epsilon(participations)),
+            delta=self.delta,
+            budget=self._budget,
+            participations=participations,
+            limit=self.limit,
+            noise=self.noise,
+        )
 
     def _limit(self, wanted: int) -> int:
         """Return `wanted`, or fewer updates if epsilon would exceed the budget; 0 without both."""
@@ -97,18 +68,62 @@ class Accountant:
         return low
 
 
-def _noise_for(accountant: Accountant, participations: int, epsilon: float) -> float:
-    """Return the least noise multiplier for this epsilon after so many updates of a device."""
-    dp = _library()
+class _Cost(NamedTuple):
+    """What an update costs, but for its noise."""
+
+    privacy: PrivacySettings
+    batch: int
+    steps: int
+
+    @property
+    def chance(self) -> float:
+        """The chance of an example to be in a batch; 0: devices are hidden."""
+        privacy = self.privacy
+        return min(1.0, self.batch / privacy.examples) if privacy.mode == "local" else 0.0
+
+    def event(self, noise: float, participations: int) -> Any:
+        """Return the library's event of so many updates of a device."""
+        dp = _library()
+        if self.chance:
+            sampled = dp.PoissonSampledDpEvent(self.chance, dp.GaussianDpEvent(noise))
+            return dp.SelfComposedDpEvent(sampled, participations * self.steps)
+        tree = dp.SingleEpochTreeAggregationDpEvent(noise, self.privacy.tree)
+        return dp.SelfComposedDpEvent(tree, participations)
+
+    def accountant(self) -> Any:
+        """Return an accountant of the library that has seen no event."""
+        relation, accountant = _library().NeighboringRelation, _library().rdp.RdpAccountant
+        if self.chance:
+            return accountant(_WHOLE_ORDERS, relation.ADD_OR_REMOVE_ONE)
+        return accountant(neighboring_relation=relation.REPLACE_SPECIAL)
+
+
+def noise_of(config: Config) -> float:
+    """Return the noise multiplier, as set or as the budget needs it."""
+    cost = _Cost(config.privacy, config.local.batch, config.local.steps)
+    return config.privacy.noise or _least_noise(cost)
+
+
+@lru_cache(maxsize=16)
+def _least_noise(cost: _Cost) -> float:
+    dp, privacy = _library(), cost.privacy
     return float(
         dp.calibrate_dp_mechanism(
-            accountant.fresh,
-            lambda noise: accountant.event(noise, participations),
-            epsilon,
-            accountant.delta,
+            cost.accountant,
+            lambda noise: cost.event(noise, privacy.participations),
+            privacy.epsilon,
+            privacy.probability_delta,
             dp.LowerEndpointAndGuess(1e-2, 1.0),
         )
     )
+
+
+@lru_cache(maxsize=1024)
+def _epsilon(cost: _Cost, noise: float, participations: int) -> float:
+    if not participations:
+        return 0.0
+    accountant = cost.accountant().compose(cost.event(noise, participations))
+    return float(accountant.get_epsilon(cost.privacy.probability_delta))
 
 
 def _library() -> Any:

@@ -7,7 +7,8 @@ that this depends on.
 from collections import Counter
 from collections.abc import Mapping
 
-from edgeflock.server.privacy.accounting import Accountant, Spent
+from edgeflock.server.privacy.accounting import Accountant
+from edgeflock.shared.protocol.frames import PrivacySpent
 
 
 class Participations:
@@ -23,7 +24,7 @@ class Participations:
         self._most = max(self._counts.values(), default=0)
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> PrivacySpent:
         """What the run has cost."""
         return self._accountant.spent(self._most)
 
@@ -58,7 +59,7 @@ class Participations:
             return None
         spent = self.spent
         return (
-            f"its privacy budget is spent: epsilon = {spent.epsilon:.3g} at delta = {spent.delta:.3g}, after "
+            f"its privacy budget is spent: epsilon = {spent.text} at delta = {spent.delta:.3g}, after "
             f"{spent.participations} updates of a device; to go on, begin a new run with more noise, or a "
             "larger privacy.epsilon"
         )

@@ -44,6 +44,8 @@ class ModelInfo:
     lora: Mapping[str, Any] | None = None
     """rank, alpha and layers of the adapters that a run has trained. The weights have their sum added. A
     run's best.safetensors has each adapter besides, as LAYER.lora_A or LAYER.lora_B."""
+    privacy: Mapping[str, Any] | None = None
+    """What differential privacy had cost (PrivacySpent); None: the run had none."""
     digest: str = ""
     """SHA-256 of theta as little-endian float32, in hex: the ETag of GET /v1/model."""
 
@@ -67,6 +69,8 @@ class ModelInfo:
             encoded["evaluation"] = json.dumps(self.evaluation)
         if self.lora is not None:
             encoded["lora"] = json.dumps(self.lora)
+        if self.privacy is not None:
+            encoded["privacy"] = json.dumps(self.privacy)
         return encoded
 
     @classmethod
@@ -94,6 +98,7 @@ class ModelInfo:
                 data=None if data is None else Description.from_msgpack([*data.values()], "data"),
                 evaluation=json.loads(metadata["evaluation"]) if "evaluation" in metadata else None,
                 lora=json.loads(metadata["lora"]) if "lora" in metadata else None,
+                privacy=json.loads(metadata["privacy"]) if "privacy" in metadata else None,
                 digest=metadata.get("sha256", ""),
             )
         except (ValueError, TypeError, AttributeError, RecursionError, ConfigError, Malformed) as error:

@@ -26,6 +26,7 @@ from edgeflock.shared.protocol.frames import (
     Mark,
     Overview,
     Point,
+    PrivacySpent,
     RunFacts,
     ShardRow,
     Snapshot,
@@ -201,6 +202,7 @@ _CHECKS: dict[Any, Check] = {
     dict: _sections,
     list: _bins,
     TaskRoundStatus: _row_for(TaskRoundStatus),
+    PrivacySpent: _row_for(PrivacySpent),
     tuple[DeviceRow, ...]: _rows,
     tuple[Evaluation, ...]: _evaluations,
     tuple[Event, ...]: rows_for(Event),
@@ -208,7 +210,7 @@ _CHECKS: dict[Any, Check] = {
     tuple[GatewayRow, ...]: rows_for(GatewayRow),
     tuple[ShardRow, ...]: rows_for(ShardRow),
 }
-_OPTIONAL: dict[str, Any] = {"gateways": [], "shards": [], "restored": 0}
+_OPTIONAL: dict[str, Any] = {"gateways": [], "shards": [], "restored": 0, "privacy": None}
 _whole_overview = _map_for(Overview)
 _CHECKS |= {RunFacts: _map_for(RunFacts), Overview: _overview}
 

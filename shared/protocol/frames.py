@@ -203,6 +203,30 @@ class TaskRoundStatus(NamedTuple):
     """Results, since the server started, of shards that already had one."""
 
 
+class PrivacySpent(NamedTuple):
+    """What a run with differential privacy has cost so far (docs/privacy.md)."""
+
+    unit: str
+    """What is hidden: a `device` or an `example`."""
+    epsilon: float | None
+    """Of the device that has taken part most often, with the fewest examples. None: infinite."""
+    delta: float
+    budget: float
+    """The epsilon at which the run ends; 0: none."""
+    participations: int
+    """The most updates of one device that count so far, and"""
+    limit: int
+    """how many may count; 0: no limit."""
+    noise: float
+    """The noise multiplier."""
+
+    @property
+    def text(self) -> str:
+        """E.g. 1.2 of 2."""
+        epsilon = "infinite" if self.epsilon is None else f"{self.epsilon:.3g}"
+        return f"{epsilon} of {self.budget:g}" if self.budget else epsilon
+
+
 class GatewayRow(NamedTuple):
     """A gateway that is connected (docs/gateways.md)."""
 
@@ -287,6 +311,8 @@ class Overview:
     """None if the model is in the server, and while shards are made again."""
     restored: int = 0
     """How often shards were made again since the server started."""
+    privacy: PrivacySpent | None = None
+    """What differential privacy has cost; None: the run has none."""
 
 
 @dataclass(frozen=True, slots=True)

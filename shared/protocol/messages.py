@@ -136,6 +136,14 @@ class Welcome:
     """The layers that the device trains for itself and never sends. `layout` does not have them."""
     base: Base | None = None
     """The frozen part of the model, which the device downloads once. `layout` then has the adapters alone."""
+    private: bool = False
+    """Whether devices keep their losses, and facts about their data, to themselves."""
+    clip: float = 0.0
+    """DP-SGD: the largest norm of an example's gradient; 0: a step's gradient is that of its batch."""
+    noise: float = 0.0
+    """DP-SGD: the standard deviation of a step's noise over `clip`, and"""
+    examples: int = 0
+    """the fewest examples that a device holds. Each is in a batch with the chance batch / examples."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,9 @@ def overview_numbers(state: MonitorState, width: int) -> list[Line]:
     if (tasks := overview.tasks) is not None:
         tiles.append(("shards done", f"{tasks.finished} of {tasks.shards}", "strong", 12))
         tiles.append(("repeated", numbers.count(tasks.duplicates), "strong", 9))
+    if (spent := overview.privacy) is not None:
+        tiles.append(("epsilon", spent.text, "strong", 14))
+        tiles.append(("delta", f"{spent.delta:.2g}", "strong", 9))
     if width >= _WIDE and overview.began is not None:
         elapsed = max(1.0, state.time - overview.began)
         share = _DAY / elapsed / max(1, overview.devices)

@@ -141,10 +141,17 @@ function health(overview, run) {
             up ? "" : "warn",
         ),
         overview.began === null ? null : item("a day and device", ...daily(overview)),
+        overview.privacy ? item(...privacy(overview.privacy)) : null,
         overview.tasks
             ? item("shards done", count(overview.tasks[1]), `of ${count(overview.tasks[0])}`)
             : null,
     );
+}
+
+// Differential privacy: a PrivacySpent as [name, epsilon so far, the budget and delta].
+function privacy([, epsilon, delta, budget]) {
+    const of = budget ? `of ${budget}, ` : "";
+    return ["epsilon", epsilon === null ? "infinite" : epsilon.toPrecision(3), `${of}delta ${delta.toPrecision(2)}`];
 }
 
 // [seconds left, part that is done] by what ends the run first: its updates, or its time; null: nobody knows.
