@@ -29,6 +29,9 @@ from edgeflock.shared.settings.traffic import DownlinkSettings
 _LONG_FACTOR = 8
 """A device that lacks more than eight times the usual entries gets several magnitude levels."""
 
+_LOWER = 0.5, 0.25, 0.125, 0.0625
+"""Factors of the thresholds for a device that comes rarely, until its step removes enough."""
+
 _STATISTICS_EVERY = 16
 """The running statistics are sent once in this many steps, because no gradient depends on them."""
 
@@ -167,21 +170,42 @@ class Lossy:
             found, error = select(
                 parameters, copy.values, bounds, thresholds.values, indices, changes, counts
             )
+        share = thresholds.rare_share(self._version - base)
+        if share:
+            found = self._select_share(share, parameters, copy.values)
         if not math.isfinite(error) and not np.isfinite(parameters).all():
             return None
         if found > indices.size:
             sent = self._encode_step(theta, copy, base, parameters - copy.values, None, long=True)
         else:
             indices, changes = indices[:found].copy(), changes[:found].copy()
-            long = found > _LONG_FACTOR * thresholds.quota
+            long = share > 0 or found > _LONG_FACTOR * thresholds.quota
             sent = self._encode_step(theta, copy, base, changes, indices, long=long)
-        if follow and sent.decoded is not None:
+        if follow and share:
+            thresholds.follow(self._version - base)
+        elif follow and sent.decoded is not None:
             received = sent.decoded[1].astype(np.float64)  # squares may leave float32
             remaining = error - float(received @ (2 * changes - received))
             thresholds.adapt(counts, error, remaining, self._version - base)
         elif follow:
             thresholds.rise()
         return sent
+
+    def _select_share(self, share: float, parameters: Vector, values: Vector) -> int:
+        """Select entries above lower thresholds, until they hold `share` of |parameters - values|^2.
+
+        Returns their number; more than fit if these are over half of the entries or still hold too little.
+        """
+        counts = np.zeros(self._thresholds.values.size, np.int64)
+        bounds, indices, changes = self._parameters.bounds, self._indices, self._changes
+        for factor in _LOWER:
+            lower = self._thresholds.values * np.float32(factor)
+            found, error = select(parameters, values, bounds, lower, indices, changes, counts)
+            if found > indices.size:
+                break
+            if float(changes[:found] @ changes[:found]) >= share * error:
+                return int(found)
+        return indices.size + 1
 
     def _encode_step(
         self, theta: Vector, copy: Copy, base: int, changes: Vector, indices: Indices | None, *, long: bool

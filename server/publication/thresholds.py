@@ -9,6 +9,9 @@ So B lags (1 - s) / s steps behind, of `interval` versions each. It lags no more
     s = interval / (interval + lag)
 
 With few devices, steps are short and need a small share; with many, a large one. A given share bounds s.
+
+A device that comes rarely needs more than that in each of its steps. It gets the s of its own interval. That
+costs few bytes, since it comes rarely.
 """
 
 import math
@@ -30,6 +33,11 @@ _MAX_FRACTION = 0.25
 _MAX_INTERVAL = 1024
 """The most versions between two steps of a device that are counted."""
 
+_RARE = 3
+"""A device comes rarely if its interval is more than three times the average, and"""
+_FEWEST = 20
+"""at least so many steps have been counted."""
+
 
 class Thresholds:
     """The thresholds of one run, the same for all devices."""
@@ -43,6 +51,8 @@ class Thresholds:
         self._share, self.lag = share, lag
         self._interval = 0.0
         """The average number of versions between two steps of a device."""
+        self._intervals = 0
+        """The number of steps that it counts."""
         self._fraction = self._minimum = fraction
         sizes = np.diff(layout.bounds).astype(np.float64)
         weights = np.where(sizes > 0, sizes**balance, 0.0)
@@ -53,13 +63,20 @@ class Thresholds:
     def reset(self) -> None:
         """Reset, as if nothing had been sent yet."""
         self._fraction = self._minimum
-        self._interval = 0.0
+        self._interval, self._intervals = 0.0, 0
         self.values[:] = 0
 
     @property
     def target(self) -> float:
         """The share of |theta - B|^2 that a step should remove."""
         return min(self._share, self._interval / (self._interval + self.lag)) if self.lag else self._share
+
+    def rare_share(self, interval: int) -> float:
+        """Return the share of |theta - B|^2 that a step after a rare `interval` should remove; 0: usual."""
+        if not self.lag or self._intervals < _FEWEST:
+            return 0.0
+        average = self._interval / (1 - (1 - _FRACTION_GAIN) ** self._intervals)  # it began at 0
+        return interval / (interval + self.lag) if interval > _RARE * average else 0.0
 
     @property
     def quota(self) -> float:
@@ -87,12 +104,17 @@ class Thresholds:
         """Raise the thresholds after a step with many times the usual entries."""
         self.values *= np.float32(np.exp(_GAIN))
 
+    def follow(self, interval: int) -> None:
+        """Count the `interval` of a step."""
+        self._interval += _FRACTION_GAIN * (min(interval, _MAX_INTERVAL) - self._interval)
+        self._intervals += 1
+
     def adapt(self, counts: NDArray[np.int64], error: float, remaining: float, interval: int = 0) -> None:
         """Adapt to a step with counts[t] entries of tensor t, `interval` versions after the one before.
 
         It reduced |theta - B|^2 from `error` to `remaining`.
         """
-        self._interval += _FRACTION_GAIN * (min(interval, _MAX_INTERVAL) - self._interval)
+        self.follow(interval)
         target = self.target
         wanted = self._fraction * self._shares
         excess = np.minimum(np.maximum((counts - wanted) / np.maximum(wanted, 1), -1), 1)

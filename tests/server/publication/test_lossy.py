@@ -42,6 +42,7 @@ class Fleet:
         known: bool = True,
         disk: int = 1 << 24,
         patience: int = 0,
+        lag: int = 0,
     ) -> None:
         """`known`: every device can make the first model by itself."""
         self.layout, self.known = layout, known
@@ -51,7 +52,7 @@ class Fleet:
         self.version = 0
         first = self.start[: layout.parameters.size].copy() if known else None
         self.copies = Copies(layout.parameters, first, most, Spill(None, layout.parameters.size, disk))
-        self.lossy = Lossy(layout, 0, self.copies, terms, patience)
+        self.lossy = Lossy(layout, 0, self.copies, terms, patience, lag)
         self.replicas = {device: self.newcomer() for device in range(1, devices + 1)}
 
     def newcomer(self) -> Replica:
@@ -213,6 +214,22 @@ def test_a_device_that_was_away_gets_what_it_missed() -> None:
     assert missed.count > 8 * 0.02 * LAYOUT.size
     assert fleet.gap(3) < 2 * usual
     assert len(missed.indices) + len(missed.values) < 4 * LAYOUT.size / 4
+
+
+@pytest.mark.parametrize("lag", [10, 100])
+def test_a_device_that_comes_rarely_gets_the_share_of_its_own_interval(lag: int) -> None:
+    fleet, rare = Fleet(devices=4, terms=TERMS.model_copy(update={"share": 0.3}), lag=lag), 4
+    remaining, usual = [], []
+    for turn in range(600):
+        fleet.move()
+        if turn % 40 == 39:
+            before = fleet.gap(rare)
+            fleet.pull(rare)
+            remaining.append((fleet.gap(rare) / before) ** 2)
+            assert fleet.agree(rare)
+        usual.append(fleet.pull(turn % 3 + 1).count)
+    assert max(remaining[3:]) < 1 - 0.9 * 40 / (40 + lag), "nine tenths: values are coded"
+    assert np.mean(usual[300:]) < 0.3 * LAYOUT.size
 
 
 def test_nothing_new_is_next_to_nothing() -> None:
