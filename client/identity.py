@@ -13,6 +13,7 @@ from yarl import URL
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.files import write_atomically
 from edgeflock.shared.identity import from_base64url, to_base64url
+from edgeflock.shared.identity.proofs import KEY_BYTES
 
 if TYPE_CHECKING:
     from edgeflock.shared.settings.client import ClientSettings
@@ -37,6 +38,26 @@ class ClientIdentity:
     """Certificate of the key, in PEM; empty: the server issued none."""
     insecure: bool = False
     """Whether plain HTTP is allowed."""
+
+
+def vouched_in(path: str) -> frozenset[bytes]:
+    """Return the public identities in a file of client.vouched: one a line, as hex; empty without a file.
+
+    Raises ConfigError.
+    """
+    if not path:
+        return frozenset()
+    try:
+        lines = [line.partition("#")[0].strip() for line in Path(path).read_text().splitlines()]
+        found = frozenset(bytes.fromhex(line) for line in lines if line)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"client.vouched = {path!r} cannot be read: {error}") from error
+    if not found or any(len(one) != KEY_BYTES for one in found):
+        raise ConfigError(
+            f"client.vouched = {path!r}: each line must be an identity of 64 hexadecimal digits, as a device "
+            "logs it when it takes part in a private run"
+        )
+    return found
 
 
 _RUN = re.compile(r"/v1/runs/([A-Za-z0-9][A-Za-z0-9._-]{0,63})/?$")

@@ -60,7 +60,7 @@ from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners
 from edgeflock.server.monitoring.trackers import RunInfo, Trackers
 from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay
-from edgeflock.server.sessions import Gateways, RunHost, Writer
+from edgeflock.server.sessions import Gateways, RunHost, SecureSums, Writer
 from edgeflock.server.training_graph.served import GraphStore
 from edgeflock.server.web import LoginAttempts, Origins, assets, missing_libraries, training_assets
 from edgeflock.shared.errors import EdgeflockError
@@ -138,6 +138,9 @@ def create_app(
 
         writer = Writer(engine, hub.note_round, on_update, lambda: gateways.publish())
         guarding = GuardRunner(engine, writer, hosted.model.trusted_gradients, config.defence.refresh, note)
+        sums = None
+        if config.coordination.traits.private:
+            sums = SecureSums(hosted.run, config, engine, writer, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = RateLimiters(config.limits)
         host = RunHost(
@@ -155,6 +158,7 @@ def create_app(
             personal=hosted.model.personal,
             base=hosted.base,
             registry=registry,
+            sums=sums,
             extra_tensors=hosted.model.extras,
             adapted=adapted,
         )
@@ -200,6 +204,8 @@ def create_app(
         app[HEALTH], app[GRAPHS] = health, graphs
         background.start(on_failure)
         yield
+        if sums is not None:
+            sums.close()
         await background.stop()
         listeners.call_queued()
         await evaluator.close()

@@ -188,7 +188,7 @@ export const RECORDS = {
             ["heldOut", optional(list), null], ["adafactor", float, 0], ["balances", bool, false],
             ["selectInterval", int, 0], ["evaluate", int, 0], ["personal", optional(list), null],
             ["base", optional(list), null], ["private", bool, false], ["clip", float, 0], ["noise", float, 0],
-            ["examples", int, 0],
+            ["examples", int, 0], ["sums", optional(list), null],
         ],
     },
     4: {

@@ -73,6 +73,7 @@ const UNSUPPORTED = [
     ["base", "trains adapters of a frozen model (model.lora)"],
     ["app", "needs an app of the device's own (model.module = arrays:...)"],
     ["clip", 'has devices add noise to their gradients (privacy.mode = "local")'],
+    ["sums", 'sums gradients in secret (coordination.mode = "private")'],
 ];
 
 /** @param {string} does */

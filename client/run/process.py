@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from edgeflock.client.data.open import directory, parse_shards
-from edgeflock.client.identity import ClientIdentity, identity_of, save_identity
+from edgeflock.client.identity import ClientIdentity, identity_of, save_identity, vouched_in
 from edgeflock.client.machine import DeviceHealth, default_name, memory_of
 from edgeflock.client.neighbour import Pausing, Resting, lower_priority, rate_of, rules_of, share_of
 from edgeflock.client.run.building import Building, open_data
@@ -22,6 +22,7 @@ from edgeflock.client.run.several import choose_by_labels, settings_by_run
 from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.client.training.attempts import MAX_FAILURES
 from edgeflock.client.training.spool import Spool
+from edgeflock.client.training.sums import SumPolicy
 from edgeflock.client.transport import Link
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.errors import ConfigError, EdgeflockError, SeveralRuns, TrainingFailed
@@ -143,6 +144,7 @@ async def _train(
                 choose=data.choose,
                 wait_permission=pausing.wait_permission,
                 spool=_spool(settings, objects),
+                sum_policy=_sum_policy(settings, identity),
             )
             await pausing.check()
             keeper = _keeper(settings, link, personal)
@@ -244,6 +246,12 @@ def _keeper(settings: "ClientSettings", link: Link, personal: PersonalFile) -> M
         return None
     path, seconds = Path(settings.keep_model), settings.keep_model_seconds
     return ModelKeeper(path, seconds, settings.on_model, link.downloads.model, personal.merge)
+
+
+def _sum_policy(settings: "ClientSettings", identity: ClientIdentity | None) -> SumPolicy:
+    """Return the owner's terms of secure sums. Raises ConfigError."""
+    key = b"" if identity is None else identity.key
+    return SumPolicy(key, settings.sum_devices, vouched_in(settings.vouched))
 
 
 def _spool(settings: "ClientSettings", objects: ClientObjects) -> Spool | None:

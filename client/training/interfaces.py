@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from edgeflock.client.training.replica import Replica
 from edgeflock.shared.errors import Diverged, Refused, ServerAtFault, Unauthorized
-from edgeflock.shared.protocol.messages import Model, Receipt, Task, Update, Welcome
+from edgeflock.shared.protocol.messages import Model, Receipt, SecureSum, Task, Update, Welcome
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,9 @@ class ServerLink(Protocol):
 
     async def round_end(self) -> None:
         """Wait until the round in which the device computes is over."""
+
+    async def sum(self, message: SecureSum) -> SecureSum:
+        """Send a step of a secure sum, and return its answer."""
 
     def announce_layout(self, layout: bytes) -> None:
         """Send this digest of the device's layout whenever it connects."""

@@ -102,8 +102,7 @@ def select(
     """
     if welcome.select >= 1 and welcome.significance is None:
         return Selection(gradient, None, welcome.indices, welcome.values), SelectionMemory()
-    passed = 0 if memory.base is None else base - memory.base
-    corrected = recall(memory.remainder(decay_of(welcome.feedback, passed)), gradient)
+    corrected = _correct(memory, gradient, welcome.feedback, base)
     memory = memory.advance(base)
     if welcome.select_interval:
         fraction = grow_fraction(welcome.select, memory.interval, welcome.select_interval, layout)
@@ -133,6 +132,33 @@ def select_entries(
         return select_largest(corrected, layout, welcome.select, welcome.balance)
     threshold = decay_threshold(welcome.significance, sequence) if welcome.decays else welcome.significance
     return select_significant(corrected, parameters, threshold)
+
+
+def accumulate(
+    memory: SelectionMemory, gradient: NDArray[np.float32], feedback: float, base: int
+) -> tuple[NDArray[np.float32], SelectionMemory]:
+    """Return (`gradient` with the memory, the memory that has all of it): float32 [P], not to be changed.
+
+    Without feedback the memory stays empty. The entries are unsent until `mark_sent`.
+    """
+    corrected = _correct(memory, gradient, feedback, base)
+    if corrected is gradient:
+        corrected = gradient.copy()  # a backend reuses its gradient's memory
+    memory = memory.advance(base)
+    return corrected, replace(memory, corrected=corrected if feedback else None, sent=_NOTHING)
+
+
+def mark_sent(memory: SelectionMemory, positions: NDArray[np.int64]) -> SelectionMemory:
+    """Return the memory with the entries at `positions`, strictly increasing, as sent."""
+    return replace(memory, sent=positions)
+
+
+def _correct(
+    memory: SelectionMemory, gradient: NDArray[np.float32], feedback: float, base: int
+) -> NDArray[np.float32]:
+    """Return the gradient plus what is left of the memory at version `base`: [P]."""
+    passed = 0 if memory.base is None else base - memory.base
+    return recall(memory.remainder(decay_of(feedback, passed)), gradient)
 
 
 def take_back(memory: SelectionMemory) -> SelectionMemory:

@@ -44,6 +44,9 @@ _JOINED_BYTES = 8
 _OVERHEAD = 1 << 12
 """Upper bound of the bytes of a Model or a Receipt in addition to its streams."""
 
+_SUM_OVERHEAD = 1 << 14
+"""The same with secure sums, whose answers have keys and shares of NEIGHBOURS devices."""
+
 
 def layout_of(welcome: Welcome, memory: int) -> Layout:
     """Return the layout of the run, if the Welcome is valid and fits `memory` bytes.
@@ -68,6 +71,8 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     for name in ("elastic", "momentum", "adafactor"):
         _check(0 <= getattr(welcome, name) < 1, name, getattr(welcome, name))
     _check(0 < welcome.select <= 1, "select", welcome.select)
+    alone = welcome.tasks or welcome.elastic or welcome.adafactor or welcome.balances or welcome.evaluate
+    _check(not (welcome.sums and alone), "reports of single devices in secure sums", True)
     _check(
         welcome.significance is None or 0 <= welcome.significance < math.inf,
         "significance",
@@ -92,6 +97,7 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
         _check(welcome.input == (inputs,), "data with so many inputs", inputs)
     layout = _layout(welcome.layout)
     _check(not (welcome.clip and layout.buffers), "clip, with running statistics", welcome.clip)
+    _check(not (welcome.sums and layout.buffers), "running statistics in secure sums", layout.buffers)
     base = _base_layout(welcome, layout)
     personal = _personal_layout(welcome, layout)
     tensors = [*layout.tensors, *(() if personal is None else personal.tensors)]
@@ -148,13 +154,13 @@ def _base_layout(welcome: Welcome, layout: Layout) -> Layout | None:
     return base
 
 
-def longest_message(layout: Layout) -> int:
-    """Return the bytes of the longest valid answer of a server with this layout.
+def longest_message(layout: Layout, *, sums: bool = False) -> int:
+    """Return the bytes of the longest valid answer of a server with this layout, with secure `sums` or not.
 
     A whole model has at most 4 bytes per entry. A difference has no more entries, each with at most 4 more
     bytes.
     """
-    return 8 * layout.size + _OVERHEAD
+    return 8 * layout.size + (_SUM_OVERHEAD if sums else _OVERHEAD)
 
 
 def _layout(shapes: list[Any]) -> Layout:

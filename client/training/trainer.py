@@ -17,7 +17,15 @@ from edgeflock.client.training.calibration import Calibration
 from edgeflock.client.training.local_optimizer import Adafactor, LocalOptimizer
 from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.client.training.private_steps import PrivateSteps
-from edgeflock.client.training.selector import LocalSteps, SelectionMemory, encode_update, select, take_back
+from edgeflock.client.training.selector import (
+    LocalSteps,
+    SelectionMemory,
+    accumulate,
+    encode_update,
+    mark_sent,
+    select,
+    take_back,
+)
 from edgeflock.shared.codecs import values
 from edgeflock.shared.errors import ConfigError, Diverged, EdgeflockError, TrainingFailed
 from edgeflock.shared.model.fields import Inputs
@@ -104,6 +112,26 @@ class Trainer:
         if self._calibration is not None:
             update = replace(update, labels=self._calibration.report(base))
         return replace(update, loss=math.nan) if self._welcome.private else update
+
+    def contribute(self, theta: NDArray[np.float32], base: int) -> LocalSteps:
+        """Return what the device may add to a secure sum: its gradient with the unsent entries, [P].
+
+        It counts as unsent until `mark_summed`. Raises as `step`.
+        """
+        restore = None if self._personal is None else self._personal.checkpoint()
+        try:
+            steps = self._descend(theta, _never_stop)
+        except TrainingFailed:
+            if restore is not None:
+                restore()
+            raise
+        self._memory_before = self._memory
+        corrected, self._memory = accumulate(self._memory, steps.gradient, self._welcome.feedback, base)
+        return replace(steps, gradient=corrected)
+
+    def mark_summed(self, positions: NDArray[np.int64]) -> None:
+        """Mark entries of the last contribution as sent: they are in a sum that is in the model."""
+        self._memory = mark_sent(self._memory, positions)
 
     def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never_stop) -> LocalSteps:
         """Compute a step on the next batch from theta (float32 [P + B]), and skip non-finite gradients.

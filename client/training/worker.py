@@ -22,6 +22,7 @@ from edgeflock.client.training.interfaces import (
 )
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.training.spool import Spool
+from edgeflock.client.training.sums import SumParticipant, SumPolicy
 from edgeflock.client.training.tasks import TaskParticipant
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.errors import (
@@ -71,6 +72,7 @@ class Worker:
         choose: Callable[[int], None] = require_first_shard,
         wait_permission: PermissionWait = permit_always,
         spool: Spool | None = None,
+        sum_policy: SumPolicy | None = None,
     ) -> None:
         """`trainer` makes a trainer on `batches` for the run of a Welcome.
 
@@ -78,7 +80,7 @@ class Worker:
         `is_leaving` returns whether the device stops now: its last update requests no model. `choose` selects
         the data shard of the next batches, in a run of tasks. `wait_permission` is awaited before anything is
         loaded, and before each step. `spool` keeps the pending update, except in runs of tasks or elastic
-        averaging, where an old update has no use.
+        averaging, where an old update has no use. `sum_policy` has the device's own terms of secure sums.
         """
         self._server = server
         self._make_trainer = trainer
@@ -90,6 +92,7 @@ class Worker:
         self._choose_shard = choose
         self._wait_permission = wait_permission
         self._spool = spool
+        self._sum_policy = sum_policy or SumPolicy()
         self._telemetry_due = -math.inf
         """Time of the next telemetry, by the event loop's clock."""
         self._is_pulling = False
@@ -138,6 +141,13 @@ class Worker:
         await self._pull(replica)
         if welcome.elastic:
             return await self._average(welcome, trainer, replica)
+        if welcome.sums is not None:
+            sums = SumParticipant(
+                welcome, self._server, trainer, self._batches, replica, self._retrying, self._compute,
+                self._sum_policy, self.progress, self._wait_permission,
+            )  # fmt: skip
+            await sums.run(self._is_leaving)
+            return self.progress
         if welcome.tasks:
             rounds = TaskParticipant(
                 welcome, self._server, trainer, self._batches, replica, self._retrying, self._choose_shard,
@@ -207,7 +217,7 @@ class Worker:
 
         It keeps its number, so that it counts once.
         """
-        if self._spool is None or welcome.elastic or welcome.tasks:
+        if self._spool is None or welcome.elastic or welcome.tasks or welcome.sums:
             return welcome.sequence
         update = self._spool.load(welcome.run, layout.digest, welcome.frame_bytes)
         if update is None:

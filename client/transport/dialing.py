@@ -107,7 +107,7 @@ class Dialer:
         """Start a session whose message limit fits the run."""
         session, welcome = await self._dialed.during(self._greet())
         layout = layout_of(welcome, self._memory)
-        session.longest = max(longest_message(layout), self._samples)
+        session.longest = max(longest_message(layout, sums=welcome.sums is not None), self._samples)
         if session.longest > self._longest:
             self._longest = session.longest
             await self.hang_up()

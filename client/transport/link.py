@@ -37,6 +37,7 @@ from edgeflock.shared.protocol.messages import (
     Receipt,
     Record,
     Samples,
+    SecureSum,
     Task,
     Telemetry,
     Update,
@@ -135,6 +136,10 @@ class Link:
     async def offer(self, update: Update) -> Task:
         """Send `update`; return its result with the next task. Raises Refused, RunOver or RunReplaced."""
         return await self._request(update, Task)
+
+    async def sum(self, message: SecureSum) -> SecureSum:
+        """Send a step of a secure sum; return its answer. Raises Refused, RunOver or RunReplaced."""
+        return await self._request(message, SecureSum)
 
     async def task(self) -> Task | None:
         """Wait for a task; None: the round is over or the connection lost, so pull. Raises RunOver."""

@@ -21,6 +21,7 @@ from edgeflock.client.data.injection import Injection
 from edgeflock.client.data.own_test import OwnTest
 from edgeflock.client.training import LocalSteps, Trainer, Worker
 from edgeflock.client.training.personal import PersonalBackend
+from edgeflock.client.training.sums import SumPolicy
 from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.link import EmulatedLink
 from edgeflock.devices.emulation.server import EmulatedServer
@@ -142,8 +143,9 @@ class EmulatedDevice:
         try:
             choose = self.batches.choose if isinstance(self.batches, Shards) else require_first_shard
             worker = Worker(
-                link, trainer, batches, self._compute, self.health, is_leaving=is_leaving, choose=choose
-            )
+                link, trainer, batches, self._compute, self.health, is_leaving=is_leaving, choose=choose,
+                sum_policy=SumPolicy(fewest=2, randbytes=self.random.bytes, rounding=self.random),
+            )  # fmt: skip
             await worker.run()
             if is_leaving():  # it stays connected until its time to leave
                 await asyncio.get_running_loop().create_future()
@@ -158,14 +160,18 @@ class EmulatedDevice:
         return local.steps * (self.speed.step + self.speed.sample * local.batch) + self.speed.latency
 
     async def _compute(self, step: Callable[..., Computed], *arguments: Any) -> Computed:
-        """Return the update of `step`, or one step of the device's own, after the time that its steps take.
+        """Return the result of `step` after the time that its steps take, if it trains.
 
         In a run of tasks, the last argument is a function that returns whether to skip the remaining steps.
         """
         done = step(*arguments)
+        if not isinstance(done, Update | LocalSteps):  # a part of a secure sum
+            return done
         if isinstance(done, LocalSteps):  # all devices share a backend, which reuses its gradient's memory
             done = replace(done, gradient=done.gradient.copy())
-        steps = self.server.config.local.steps if isinstance(done, Update) else 1
+        config = self.server.config
+        is_whole = isinstance(done, Update) or config.coordination.traits.private
+        steps = config.local.steps if is_whole else 1
         each = done.samples / steps
         self.tally.samples += done.samples
         seconds = [self.speed.draw(self.random, each) for _ in range(steps)]

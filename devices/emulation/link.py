@@ -24,12 +24,13 @@ from edgeflock.shared.protocol.messages import (
     Receipt,
     Record,
     Samples,
+    SecureSum,
     Task,
     Update,
     Welcome,
 )
 
-A = TypeVar("A", Model, Receipt, Task)
+A = TypeVar("A", Model, Receipt, SecureSum, Task)
 T = TypeVar("T")
 
 
@@ -91,6 +92,9 @@ class EmulatedLink:
     async def offer(self, update: Update) -> Task:
         return await self._ask(update, Task)
 
+    async def sum(self, message: SecureSum) -> SecureSum:
+        return await self._ask(message, SecureSum)
+
     async def task(self) -> Task | None:
         tasks = self._session.tasks
         while tasks is not None and tasks.base is not None:
@@ -145,7 +149,7 @@ class EmulatedLink:
 
     # Both ways
 
-    async def _ask(self, question: Pull | Update, kind: type[A]) -> A:
+    async def _ask(self, question: Pull | Update | SecureSum, kind: type[A]) -> A:
         """Send a question, and return its answer. Raises RunOver, or the refusal."""
         record, frame = await self._send(question)
         await self._session.conversation.answer(record, frame if self._server.keep_frames else b"")

@@ -8,7 +8,7 @@ from edgeflock.server.connections import Meter, Traffic
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Answer, Engine
 from edgeflock.server.roster import Device, RateLimiters, Relay
-from edgeflock.server.sessions import PendingUpdate, SessionContext, settle
+from edgeflock.server.sessions import PendingUpdate, SecureSums, SessionContext, settle
 from edgeflock.shared.errors import Refused, RunComplete, SessionRefused
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.lora import Base
@@ -57,6 +57,7 @@ class EmulatedServer:
         *,
         keep_frames: bool,
         on_applied: Callable[[Push, Accepted], None],
+        on_abandoned: Callable[[int, str], None] = lambda device, reason: None,
     ) -> None:
         self.config = config
         self.keep_frames = keep_frames
@@ -67,6 +68,7 @@ class EmulatedServer:
         self.devices: dict[int, Device] = {}
         """The server's records of devices by number, in virtual time."""
         self._on_applied = on_applied
+        is_private = config.coordination.traits.private
         self.relay = Relay(config.injection, config.limits.samples)
         self.context = SessionContext(
             run="fleet",
@@ -80,6 +82,7 @@ class EmulatedServer:
             held_out=held_out,
             personal=personal,
             base=base,
+            sums=SecureSums("fleet", config, engine, self, on_abandoned) if is_private else None,
         )
         self._round_changed = asyncio.Event()
         """Set and replaced when a round ends, or when a device joins or leaves."""
@@ -150,7 +153,7 @@ class EmulatedServer:
         self._commit([])
         self._wake_waiting()
 
-    def schedule_commit(self) -> None:
+    def wake(self) -> None:
         """Check the held updates again after the current callbacks."""
         asyncio.get_running_loop().call_soon(self._commit_due)
 

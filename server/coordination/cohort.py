@@ -55,6 +55,13 @@ class Cohort:
             self._free.append(rounds)
             self._fill()
 
+    def miss_turns(self, devices: Iterable[int]) -> None:
+        """These have missed their turn: the next ones take their seats, and those present wait again."""
+        for device in devices:
+            if device in self._rounds_left:
+                self.remove_device(device)
+                self.add_device(device)
+
     def end_round(self, late: Iterable[int] = ()) -> None:
         """End a round. The participants in `late` missed it and lose their seats at once."""
         for device in late:

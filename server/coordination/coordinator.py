@@ -16,6 +16,7 @@ Held updates are in memory only. A device whose update is held has no receipt, a
     elastic    as async; updates are differences to the model, not gradients
     rounds     all updates that were computed from the same version apply together (rounds.py)
     cohort     as rounds, of a few devices at a time (cohort.py)
+    private    as cohort; the one update of a round is the sum of the devices' gradients (sessions/sums.py)
     tasks      as rounds, with the first update of each data shard (tasks.py)
 """
 

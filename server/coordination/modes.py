@@ -19,6 +19,7 @@ MODES: Table[CoordinatorFactory] = Table(
         "buffer": Asynchronous.from_settings,  # the regime has the number of updates a step
         "rounds": Rounds.from_settings,
         "cohort": Rounds.from_settings,
+        "private": Rounds.from_settings,  # a sum comes as one update (sessions/sums.py)
         "tasks": TaskRounds.from_settings,
         "elastic": Asynchronous.from_settings,  # the devices and the rule define what an update contains
     },

@@ -50,11 +50,18 @@ class Rounds:
     tasks = None
 
     def __init__(
-        self, ending: RoundEnd, layout: Layout, aggregate: str = MEAN, cohort: Cohort | None = None
+        self,
+        ending: RoundEnd,
+        layout: Layout,
+        aggregate: str = MEAN,
+        cohort: Cohort | None = None,
+        *,
+        is_summed: bool = False,
     ) -> None:
         """`aggregate` names the function that combines updates (descent/aggregates.py).
 
-        `cohort` selects the participants; None: all devices take part.
+        `cohort` selects the participants; None: all devices take part. `is_summed`: their sum comes as one
+        update, which is of none of them.
         """
         self._ending = ending
         self._layout = layout
@@ -62,13 +69,16 @@ class Rounds:
         self._present: set[int] = set()
         self._open: _Open | None = None
         self._cohort = cohort
+        self._is_summed = is_summed
         self._wait_start: float | None = None
         """When the wait for the cohort's first update began; None: there is no such wait."""
 
     @classmethod
     def from_settings(cls, settings: CoordinationSettings, layout: Layout) -> "Rounds":
-        cohort = Cohort(settings.cohort, settings.cohort_rounds) if settings.traits.cohort else None
-        return cls(RoundEnd(settings.quorum, settings.deadline), layout, settings.aggregate, cohort)
+        traits = settings.traits
+        cohort = Cohort(settings.cohort, settings.cohort_rounds) if traits.cohort else None
+        ending = RoundEnd(1 if traits.private else settings.quorum, settings.deadline)
+        return cls(ending, layout, settings.aggregate, cohort, is_summed=traits.private)
 
     @property
     def turns(self) -> Cohort | None:
@@ -94,7 +104,7 @@ class Rounds:
         Raises BaseExpired if the device is not in the cohort. Otherwise a few devices that contribute to
         every round could outvote the cohort.
         """
-        if self._cohort is not None and not self._cohort.may_contribute(push.device):
+        if self._cohort is not None and not self._is_summed and not self._cohort.may_contribute(push.device):
             raise BaseExpired("other devices take part in this round; pull again and wait for the answer")
         if self._open is None:
             self._wait_start = None

@@ -68,6 +68,9 @@ _ROW_BYTES = 1_000_000_000
 _SAMPLES_BYTES = 1 << 24
 """The most bytes of a Samples record. Only devices know the shape of a sample, so this is a constant."""
 
+PRIVATE_FRACTION = 0.1
+"""The usual part of a model's entries in a secure sum (docs/results/private-sums.md)."""
+
 _SELECT_INTERVAL = 5
 """A device with more versions than this between two of its updates sends more than the usual fraction."""
 
@@ -114,6 +117,8 @@ def usual_fraction(config: Config, layout: Layout) -> float:
 
     It grows with the batch size, but not in an environment, where samples follow each other.
     """
+    if config.coordination.traits.private:
+        return config.compression.select or PRIVATE_FRACTION
     grows = select_interval(config) and not is_environment(config.model.data)
     return fraction_of(config.compression.select, layout, config.local.batch if grows else USUAL_BATCH)
 
@@ -160,6 +165,11 @@ def check_limits(config: Config, layout: Layout) -> None:
         raise ConfigError(
             f"coordination.chunk = {coordination.chunk}: {size} parameters make more than "
             f"{MAX_CHUNKS} chunks of this size, and each is an exchange; raise it"
+        )
+    if coordination.traits.private and layout.buffers:
+        raise ConfigError(
+            'coordination.mode = "private": the model keeps running statistics, which devices would send one '
+            "by one; use a model without batch normalization, e.g. with GroupNorm"
         )
     samples = config.local.batch * config.local.steps
     if samples > config.limits.samples:

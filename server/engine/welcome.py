@@ -1,5 +1,7 @@
 """The Welcome that a device gets when it joins."""
 
+import numpy as np
+
 from edgeflock.server.descent import Regime
 from edgeflock.server.engine.limits import frame_bytes, select_interval, usual_fraction
 from edgeflock.server.privacy import noise_of
@@ -10,7 +12,7 @@ from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.lora import Base
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start, Weights
-from edgeflock.shared.protocol.messages import PROTOCOL, Welcome
+from edgeflock.shared.protocol.messages import PROTOCOL, SumTerms, Welcome
 from edgeflock.shared.settings.config import ADAFACTOR, Config
 
 _SQUARES_DECAY = 0.99
@@ -89,11 +91,20 @@ def welcome(
         evaluate=config.evaluation.on_devices,
         personal=personal,
         base=base,
-        private=config.privacy.mode != "none",
+        private=config.privacy.mode != "none" or coordination.traits.private,
         clip=config.privacy.clip if local else 0.0,
         noise=noise_of(config) if local else 0.0,
         examples=config.privacy.examples if local else 0,
+        sums=sum_terms(config),
     )
+
+
+def sum_terms(config: Config) -> SumTerms | None:
+    """Return the terms of secure sums, as they travel; None: the run has none."""
+    coordination = config.coordination
+    if not coordination.traits.private:
+        return None
+    return SumTerms(float(np.float32(coordination.threshold)), coordination.bits, coordination.quorum)
 
 
 def _balances(config: Config) -> bool:

@@ -112,7 +112,9 @@ class Listeners:
             return
         if push.device not in self._names:
             self._names = dict(self._devices())
-        self._queue(self._callbacks.on_update, Applied.from_push(push, accepted, self._names[push.device]))
+        self._queue(
+            self._callbacks.on_update, Applied.from_push(push, accepted, self._names.get(push.device, "sum"))
+        )
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         self._queue(self._callbacks.on_evaluated, evaluation)

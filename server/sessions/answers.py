@@ -3,13 +3,22 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from edgeflock.server.engine import Accepted
 from edgeflock.shared.errors import Refused
+from edgeflock.shared.protocol.messages import SecureSum, Update
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class SumAnswer(NamedTuple):
+    """The answer to a step of a secure sum."""
+
+    record: SecureSum
+    applied: tuple[Update, Accepted] | None = None
+    """The sum that is in the model now, if the device's vector is in it."""
 
 
 class AnswerReceiver(Protocol[T_contra]):

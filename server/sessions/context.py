@@ -10,14 +10,14 @@ from edgeflock.server.engine import Accepted, Engine, Published
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Outlet
 from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, SampleRecord
-from edgeflock.server.sessions.answers import PendingUpdate
+from edgeflock.server.sessions.answers import PendingUpdate, SumAnswer
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.model.lora import Adapted, Base
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start, Weights
-from edgeflock.shared.protocol.messages import Samples, Welcome
+from edgeflock.shared.protocol.messages import Samples, SecureSum, Welcome
 from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
@@ -43,6 +43,13 @@ class SampleExchange(Protocol):
     def take(self, device: int) -> list[SampleRecord]: ...
 
 
+class Sums(Protocol):
+    """The part of SecureSums that sessions use."""
+
+    async def take(self, device: int, time: float, message: SecureSum) -> SumAnswer:
+        """Return the answer to a step of a device, which may take long. Raises Refused."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionContext:
     """The parts of a run that a session uses, at a server or at a gateway."""
@@ -65,6 +72,8 @@ class SessionContext:
     """The layers that devices train for themselves."""
     base: Base | None = None
     """The layers that are frozen."""
+    sums: Sums | None = None
+    """The secure sums, in a run of such."""
     adds_model: bool = False
     """Whether receipts come without the model, which the session adds."""
 

@@ -33,6 +33,7 @@ from edgeflock.shared.protocol.messages import (
     Record,
     Refusal,
     Samples,
+    SecureSum,
     Stop,
     Telemetry,
     Update,
@@ -133,6 +134,8 @@ class Conversation:
             self._take_unanswered(record, frame)
         elif isinstance(record, Pull):
             await self._answer_pull(record)
+        elif isinstance(record, SecureSum):
+            await self._answer_sum(record)
         else:
             assert isinstance(record, Update), "nothing else is taken"
             await self._answer_update(record, frame)
@@ -151,6 +154,8 @@ class Conversation:
             await self._tasks.begin(model.version)
 
     async def _answer_update(self, update: Update, frame: bytes) -> None:
+        if self._host.sums is not None:
+            raise UnexpectedRecord("this run sums in secret, and takes no update of a single device")
         device, is_counted = self._device, True
         count = partial(count_outcome, self._events, device, update)
         push = Push(device.id, device.connection.last_seen, update, frame)
@@ -185,6 +190,25 @@ class Conversation:
             receipt = replace(receipt, model=await self._make_model(update))
         await self._send_samples()
         await self._port.send(receipt)
+
+    async def _answer_sum(self, message: SecureSum) -> None:
+        device, sums = self._device, self._host.sums
+        if sums is None:
+            raise UnexpectedRecord("this run has no secure sums: send updates")
+        try:
+            answer = await self._wait(sums.take(device.id, device.connection.last_seen, message))
+        except RunComplete as complete:
+            return await self._port.send(Stop(str(complete)))
+        except SessionRefused:
+            raise
+        except Refused as refusal:
+            self._events.note_refusal(device, refusal, update=True)
+            return await self._port.send(Refusal(refusal.code, str(refusal), None, refusal.seconds))
+        if answer.applied is not None:
+            device.connection.has_updated = True
+            update, accepted = answer.applied
+            count_outcome(self._events, device, update, accepted)
+        await self._port.send(answer.record)
 
     async def _refuse_update(self, update: Update, refusal: Refused) -> None:
         """Send the refusal, or raise the one that ends the session because of it."""

@@ -19,6 +19,7 @@ from edgeflock.shared.protocol.messages import (
     Record,
     Refusal,
     Samples,
+    SecureSum,
     Telemetry,
     Update,
 )
@@ -39,7 +40,7 @@ CLOSE_SECONDS = 4.0
 LONGEST_HELLO = 4096
 """The most bytes of a Hello. The server keeps the facts in it for as long as it runs."""
 
-_LATER_RECORDS: Collection[type[Record]] = (Pull, Update, Samples, Telemetry, Goodbye)
+_LATER_RECORDS: Collection[type[Record]] = (Pull, Update, SecureSum, Samples, Telemetry, Goodbye)
 """The records that a device may send after it is admitted."""
 
 

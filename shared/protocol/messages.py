@@ -2,14 +2,15 @@
 
     device -> server    Credential, Hello, Pull, Update, Telemetry, Goodbye
     server -> device    Challenge, Welcome, Model, Receipt, Refusal, Stop, Task, Over
-    both                Samples
+    both                Samples, SecureSum
 
 `ORDER` is that of a record's fields on the wire. The last ones are left out there while they are as `USUAL`.
 """
 
 from dataclasses import MISSING, dataclass, fields
-from typing import get_args
+from typing import NamedTuple, get_args
 
+from edgeflock.shared.errors import Malformed
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.lora import Base
@@ -29,6 +30,27 @@ IN_FIRST_RECORD = "edgeflock-credential"
 """The WebSocket subprotocol of a device that shows its credential in its first record."""
 
 Facts = dict[str, str | int | float]
+
+
+class SumTerms(NamedTuple):
+    """The terms of secure sums."""
+
+    threshold: float
+    """More than this part of a device's neighbours and itself must stay until the end of a round."""
+    bits: int
+    """Of an entry, the sign included."""
+    fewest: int
+    """The fewest devices of a sum."""
+
+    @classmethod
+    def from_msgpack(cls, value: object, name: str = "sums") -> "SumTerms":
+        """Parse [threshold, bits, fewest] as unpacked from msgpack. Raises Malformed."""
+        if type(value) is not list or [type(field) for field in value] != [float, int, int]:
+            raise Malformed(f"{name} must be [threshold, bits, fewest]")
+        terms = cls(*value)
+        if not (0.5 <= terms.threshold < 1 and 2 <= terms.bits <= 16 and terms.fewest >= 2):
+            raise Malformed(f"{name} must have a threshold from 1/2 on, 2 to 16 bits, and 2 devices or more")
+        return terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +166,8 @@ class Welcome:
     """DP-SGD: the standard deviation of a step's noise over `clip`, and"""
     examples: int = 0
     """the fewest examples that a device holds. Each is in a batch with the chance batch / examples."""
+    sums: SumTerms | None = None
+    """How the devices' gradients are summed in secret; None: each device sends updates of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,9 +349,19 @@ class Challenge:
     """Whether the operator wants the device to have another key."""
 
 
+@dataclass(frozen=True, slots=True)
+class SecureSum:
+    """A step of a secure sum, and its answer (secure_sum/messages.py)."""
+
+    step: int
+    round: bytes
+    """The digest of the round; empty in the first step, before which there is none."""
+    body: bytes
+
+
 Record = (
     Hello | Welcome | Pull | Model | Update | Receipt | Refusal | Stop | Samples | Task | Over | Telemetry
-    | Goodbye | Credential | Challenge
+    | Goodbye | Credential | Challenge | SecureSum
 )  # fmt: skip
 
 TAGS: dict[type[Record], int] = {kind: tag for tag, kind in enumerate(get_args(Record), 1)}

@@ -33,6 +33,7 @@ from edgeflock.shared.protocol.messages import (
     Record,
     Refusal,
     Stop,
+    SumTerms,
     Update,
     Welcome,
 )
@@ -242,6 +243,7 @@ _CHECKS: dict[Any, Check] = {
     Sketch: Sketch.from_msgpack,
     Personal: Personal.from_msgpack,
     Base: Base.from_msgpack,
+    SumTerms: SumTerms.from_msgpack,
 }
 """Checks that do more than compare types; readers of a Welcome check its layout themselves."""
 

@@ -78,6 +78,11 @@ class ClientSettings(Section):
     """for a stream: replace each input by its distance from its median, in units of its usual spread"""
     quarantine: str = ""
     """for a stream: file for samples that were set aside as unfit; empty: one in client.directory"""
+    sum_devices: Annotated[int, Field(ge=2)] = 3
+    """for private runs: fewest devices, this one included, with which its gradient is summed"""
+    vouched: str = ""
+    """for private runs: file of the identities, one a line, of the only devices to sum with; empty: all that
+    the server names"""
     share: bool = False
     """let samples of this device go to other devices, through the server"""
     health: bool = True

@@ -69,6 +69,8 @@ _NOT_TASKS = _modes(lambda mode: not mode.tasks)
 _BY_DEVICE = _modes(lambda mode: mode.rounds and not mode.tasks)
 _ROUNDS, _NOT_ROUNDS = _modes(lambda mode: mode.rounds), _modes(lambda mode: not mode.rounds)
 _ALONE = _modes(lambda mode: not mode.tasks and not mode.elastic)
+_SUMMED, _NOT_SUMMED = _modes(lambda mode: mode.private), _modes(lambda mode: not mode.private)
+_SINGLE = "and the server of secure sums sees no single update"
 _ADAFACTOR = "local.optimizer=adafactor"
 _LARGEST, _SIGNIFICANT = ("compression.selection=largest",), ("compression.selection=significance",)
 _LOSSY = ("downlink.mode=lossy",)
@@ -89,6 +91,22 @@ ROWS: tuple[Row, ...] = (
     Row("coordination.cohort", _COHORT, "is the number of devices that take part in a round"),
     Row("coordination.mode=cohort", ("coordination.cohort",), "has so many devices in a round"),
     Row("coordination.cohort_rounds", _COHORT, "is how long a device stays in a cohort"),
+    Row("coordination.mode=private", ("coordination.rule=none",), "sums updates of one version"),
+    Row("coordination.mode=private", ("coordination.cohort",), "has so many devices in a round"),
+    Row("coordination.threshold", _SUMMED, "is how many devices must stay in a secure sum"),
+    Row("coordination.bits", _SUMMED, "is the size of a summed integer"),
+    Row("coordination.aggregate", _NOT_SUMMED, f"compares single updates, {_SINGLE}"),
+    Row("coordination.base_batch", _NOT_SUMMED, f"weighs single updates, {_SINGLE}"),
+    Row("defence.mode", _NOT_SUMMED, f"judges single updates, {_SINGLE}"),
+    Row("local.optimizer=adafactor", _NOT_SUMMED, "has each device report moments of its own gradients"),
+    Row("evaluation.on_devices", _NOT_SUMMED, "has each device report results on its own data"),
+    Row("privacy.mode", _NOT_SUMMED, f"bounds or counts single updates, {_SINGLE}"),
+    Row("injection.alpha", _NOT_SUMMED, "sends samples to other devices"),
+    Row("scale.shards", _NOT_SUMMED, "splits a model, and a secure sum is of all of it"),
+    *(
+        Row(f"compression.{key}", _NOT_SUMMED, f"is of single updates, {_SINGLE}")
+        for key in ("selection", "balance", "threshold")
+    ),
     Row("coordination.tasks", _TASKS, "is the number of shards that a device computes in a round"),
     Row("coordination.mode=tasks", ("coordination.tasks",), "has a device compute so many shards in a round"),
     Row("coordination.order", _TASKS, "is the order of tasks"),

@@ -4,6 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from edgeflock.shared.secure_sum.messages import MAX_DEVICES
 from edgeflock.shared.settings.choices import one_of_tables
 from edgeflock.shared.settings.modes import DEFAULT, Mode, traits_of
 from edgeflock.shared.settings.settings import Section
@@ -27,8 +28,8 @@ class CoordinationSettings(Section):
     mode: Annotated[str, one_of_tables("coordination.mode")] = DEFAULT
     """async: each update makes a step; buffer: several updates make a step; rounds: the updates of all
     devices make one step, weighted by samples; cohort: as rounds, of a few devices at a time; tasks: as
-    rounds, with an update of each data shard; elastic: devices keep their own parameters and exchange with
-    the model, their centre"""
+    rounds, with an update of each data shard; private: as cohort, and the server learns the sum alone;
+    elastic: devices keep their own parameters and exchange with the model, their centre"""
     buffer: Annotated[int, Field(ge=1, le=65536)] = 10
     """for buffer: number of updates that make a step; no device waits for it"""
     moving_rate: Annotated[float, Field(gt=0, lt=1)] = 0.1
@@ -38,13 +39,21 @@ class CoordinationSettings(Section):
     """for elastic: number of parameters that are exchanged at a time while training goes on; 0: all, and
     training waits"""
     quorum: Annotated[int, Field(ge=0)] = 0
-    """for rounds and cohort: number of updates that end a round; 0: one of each device that takes part"""
+    """for rounds and cohort: number of updates that end a round; 0: one of each device that takes part; for
+    private: fewest devices of a sum; not set: 3"""
     cohort: Annotated[int, Field(ge=0, le=65536)] = 0
-    """for cohort: number of devices of a round, while the others wait for their turn; not set: 20"""
+    """for cohort and private: number of devices of a round, while the others wait for their turn; not set:
+    20, for private 100"""
     cohort_rounds: Annotated[int, Field(ge=1)] = 5
-    """for cohort: rounds in a row that a device takes part in before it waits again"""
+    """for cohort and private: rounds in a row that a device takes part in before it waits again"""
     deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0
-    """for rounds, cohort and tasks: seconds after its first update when a round ends in any case"""
+    """for rounds, cohort and tasks: seconds after its first update when a round ends in any case; for
+    private: seconds that each step of a round waits for devices"""
+    threshold: Annotated[float, Field(ge=0.5, lt=1)] = 2 / 3
+    """for private: more than this part of a device's neighbours in a round must stay; 2/3 holds against a
+    server that lies, 0.5 against one that follows the protocol"""
+    bits: Annotated[int, Field(ge=2, le=16)] = 4
+    """for private: bits of an entry that a device adds to a sum, the sign included"""
     aggregate: Annotated[str, one_of_tables("coordination.aggregate")] = "mean"
     """for rounds, cohort and tasks: how updates become one: mean; median, trimmed and krum tolerate some bad
     ones"""
@@ -85,6 +94,11 @@ class CoordinationSettings(Section):
             raise ValueError(
                 f"quorum = {self.quorum} is more than cohort = {self.cohort}, the devices of a round; "
                 "lower quorum"
+            )
+        if self.traits.private and not 2 <= self.quorum <= self.cohort <= MAX_DEVICES:
+            raise ValueError(
+                f"quorum = {self.quorum} and cohort = {self.cohort}: a sum is of 2 devices at least, and of "
+                f"{MAX_DEVICES} at most"
             )
         return self
 

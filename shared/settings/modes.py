@@ -20,6 +20,8 @@ class Mode:
     """Several updates make a step, but each is answered at once."""
     elastic: bool = False
     """An update is the difference between the model and a device's own parameters, not a gradient."""
+    private: bool = False
+    """The server gets the sums of devices' gradients, and no single one."""
     adafactor: bool = False
     """Devices use Adafactor if the settings name no optimizer."""
     downlink: str = "lossy"
@@ -41,6 +43,12 @@ MODES: Mapping[str, Mode] = {
     "rounds": Mode(rounds=True),
     "cohort": Mode(rounds=True, cohort=True, defaults={"cohort": 20}),
     "tasks": Mode(rounds=True, tasks=True, defaults={"tasks": 1}),
+    "private": Mode(
+        rounds=True,
+        cohort=True,
+        private=True,
+        defaults={"cohort": 100, "quorum": 3, "rule": "none", "average": 0.0},
+    ),
     "elastic": Mode(elastic=True, downlink="exact", defaults={"rule": "elastic"}),  # weighs by alpha alone
 }
 

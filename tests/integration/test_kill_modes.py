@@ -21,6 +21,7 @@ from benchmarks.kill import Server, _free_port
 from benchmarks.updates import LAYOUT
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.training import Worker
+from edgeflock.client.training.selector import LocalSteps
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.transport import Link
 from edgeflock.server.ledger import Journal
@@ -61,6 +62,12 @@ BUFFER = (
     "optimizer.schedule_unit=seconds",
     "optimizer.period=0.5",
     "journal.snapshot_every=13",
+)
+PRIVATE = (
+    "coordination.mode=private",
+    "coordination.rule=none",
+    "coordination.deadline=3600",
+    "compression.select=0.5",
 )
 MOMENTUM = ("optimizer.kind=nesterov", "optimizer.warmup=20", "journal.snapshot_every=13")
 
@@ -110,6 +117,10 @@ async def device(seen: Seen, servers: str, number: int) -> None:
             seen.model(base, digest_of(theta))
             return super().step(theta, base, *more)
 
+        def contribute(self, theta: Vector, base: int) -> LocalSteps:
+            seen.model(base, digest_of(theta))
+            return super().contribute(theta, base)
+
     class Noting(Link):
         async def push(self, update: Update) -> Receipt:
             receipt = await super().push(update)
@@ -126,8 +137,8 @@ async def device(seen: Seen, servers: str, number: int) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [TASKS, COHORT, ELASTIC, BUFFER, MOMENTUM],
-    ids=["tasks", "cohort", "elastic", "buffer", "momentum"],
+    [TASKS, COHORT, ELASTIC, BUFFER, MOMENTUM, PRIVATE],
+    ids=["tasks", "cohort", "elastic", "buffer", "momentum", "private"],
 )
 async def test_what_devices_were_told_is_what_a_killed_server_comes_back_with(
     tmp_path: Path, settings: tuple[str, ...]

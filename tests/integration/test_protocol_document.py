@@ -46,6 +46,7 @@ from tests.integration.foreign_client import (
     REFUSAL,
     SAMPLES,
     SCALE,
+    SECURE_SUM,
     SIGN,
     STOP,
     TASK,
@@ -285,6 +286,10 @@ RECORDS: dict[str, tuple[list[Any], messages.Record]] = {
     "task": ([TASK, 1], messages.Task(1)),
     "task-none": ([TASK, None, False], messages.Task(None, counted=False)),
     "over": ([OVER, 6], messages.Over(6)),
+    "secure-sum": (
+        [SECURE_SUM, 5, bytes(range(32)), b"dead peers"],
+        messages.SecureSum(5, bytes(range(32)), b"dead peers"),
+    ),
     "stop": ([STOP, "the run has its 100 updates"], messages.Stop("the run has its 100 updates")),
 }
 

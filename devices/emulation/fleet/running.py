@@ -108,6 +108,7 @@ def run_fleet(
     has_state = has_state or traits.elastic or file.local.optimizer == ADAFACTOR
     has_state = has_state or select_interval(file)  # depends on how often a device pushes
     has_state = has_state or traits.tasks  # a device's task depends on all earlier rounds
+    has_state = has_state or traits.private  # the journal has sums alone
     has_state = has_state or prepared.environment is not None  # a device's actions depend on its model
     has_state = has_state or bool(file.model.personal) or file.privacy.mode != "none"  # secret noise
     if traits.rounds:  # no journal has an update that is sent again while it is held
@@ -354,7 +355,7 @@ class _FleetRun:
         self._stopped = any([self._call(one, evaluation) for one in ends])
         if recovery is not None:
             log.warning("%s", recovery)
-            self._server.schedule_commit()
+            self._server.wake()
         elif not finite:
             if self._listening.on_finding is not None:
                 for finding in self._watch.new_findings(

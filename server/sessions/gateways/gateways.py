@@ -16,7 +16,7 @@ from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.gateways.changes import ChangeLog
 from edgeflock.server.sessions.gateways.gateway_connection import GatewayConnection
 from edgeflock.server.sessions.writer import Writer
-from edgeflock.shared.errors import Unauthorized
+from edgeflock.shared.errors import Dropped, Unauthorized
 from edgeflock.shared.protocol import gateway, gateway_coding, wire
 
 _RETAINED_BYTES = 1 << 20
@@ -90,6 +90,11 @@ class Gateways:
     async def _join(self, connection: GatewayConnection) -> None:
         """Send the gateway the changes that it missed, or the whole model, and each version from now on."""
         host, engine = self.host, self.host.engine
+        if host.sums is not None:
+            raise Dropped(
+                "this run sums in secret, and a gateway would answer its devices in the server's place; "
+                "devices connect to the server"
+            )
 
         def begin() -> None:
             if self._changes is None:

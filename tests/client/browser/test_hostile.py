@@ -181,7 +181,10 @@ RECORDS: dict[str, tuple[Answers, str]] = {
         )
     },
     "batches of 16 GiB": ({HELLO: terms(batch=1 << 16, input=(1, 256, 256))}, "memory is too small"),
-    "a model again and again": ({HELLO: WELCOME, PULL: [UNCHANGED] * 20}, "that nobody asked for|where a Receipt was due"),
+    "a model again and again": (
+        {HELLO: WELCOME, PULL: [UNCHANGED] * 20},
+        "that nobody asked for|where a Receipt was due",
+    ),
     "a refusal of many lines": (
         {HELLO: wire.encode(Refusal("dro\npped", "go\n\x1b[31m" * 5000, None))},
         "dro pped: go",

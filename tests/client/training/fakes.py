@@ -17,7 +17,7 @@ from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import RunOver
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.messages import PROTOCOL, Model, Receipt, Task, Update, Welcome
+from edgeflock.shared.protocol.messages import PROTOCOL, Model, Receipt, SecureSum, Task, Update, Welcome
 from edgeflock.shared.selection import HORIZON
 
 LAYOUT = Layout.from_shapes([("kernel", (2, 5)), ("bias", (4,))])
@@ -122,6 +122,9 @@ class FakeServer:
 
     async def round_end(self) -> None:
         await self.ended.wait()
+
+    async def sum(self, message: SecureSum) -> SecureSum:
+        raise AssertionError("there are no secure sums")
 
     def announce_layout(self, layout: bytes) -> None:
         self.asked.append(("speak as", layout))

@@ -31,7 +31,7 @@ from edgeflock.shared.errors import (
     StepTooLarge,
 )
 from edgeflock.shared.model.chunks import ParameterRange, chunks
-from edgeflock.shared.protocol.messages import Model, Receipt, Task, Update, Welcome
+from edgeflock.shared.protocol.messages import Model, Receipt, SecureSum, Task, Update, Welcome
 from tests.client.training.fakes import F32, LAYOUT, NOTHING, WELCOME, FakeBackend, training
 
 ALPHA = 0.25
@@ -280,6 +280,9 @@ class Centre:
 
     async def round_end(self) -> None:
         raise AssertionError("there are no rounds")
+
+    async def sum(self, message: SecureSum) -> SecureSum:
+        raise AssertionError("there are no secure sums")
 
     def announce_layout(self, layout: bytes) -> None:
         pass

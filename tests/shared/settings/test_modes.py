@@ -36,7 +36,8 @@ def test_rounds_of_an_earlier_file_are_told_their_mode(name: str) -> None:
     assert str(caught.value).startswith(
         f"edgeflock.toml line 3: coordination.{name} = 20: it is the number of"
     )
-    assert f"set coordination.mode = '{name}', or leave coordination.{name} out" in str(caught.value)
+    modes = {"cohort": "'cohort' or 'private'", "tasks": "'tasks'"}[name]
+    assert f"set coordination.mode = {modes}, or leave coordination.{name} out" in str(caught.value)
 
 
 def test_a_section_that_was_read_counts_as_given() -> None:

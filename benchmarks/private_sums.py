@@ -1,0 +1,228 @@
+"""Secure sums against plain rounds: accuracy, bytes and seconds of emulated fleets; and as processes.
+
+    python -m benchmarks.private_sums fleet private 10 60 --drop 0.1 >> docs/results/private-sums.jsonl
+    python -m benchmarks.private_sums bonawitz 100 38282
+    python -m benchmarks.private_sums processes
+
+In each round each device falls silent with a probability, at a step drawn at random, until the round is over.
+Run from the repository's root. Seconds are of one process on one core, without gradients and evaluations.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeVar
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from edgeflock.devices.emulation.config import parse
+from edgeflock.devices.emulation.fleet import prepare, run_fleet
+from edgeflock.devices.emulation.link import EmulatedLink
+from edgeflock.server.monitoring.listeners import Callbacks
+from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.protocol.messages import Receipt, SecureSum, Update
+
+T = TypeVar("T")
+
+DEADLINE = 5
+"""Virtual seconds of a step."""
+
+USUAL = f"""
+local.steps=10 local.rate=0.1 coordination.learning_rate=0.1 coordination.deadline={DEADLINE}
+coordination.average=0 compression.feedback=1
+"""
+ARMS = {
+    "private": "coordination.mode=private",
+    "private-5%": "coordination.mode=private compression.select=0.05",
+    "private-2-bits": "coordination.mode=private coordination.bits=2",
+    "private-3-bits": "coordination.mode=private coordination.bits=3",
+    "private-8-bits": "coordination.mode=private coordination.bits=8",
+    "rounds": "coordination.mode=rounds",
+    "dense": "coordination.mode=rounds compression.select=1 compression.values=f32 downlink.mode=exact",
+}
+"""Settings, beside USUAL. dense is FedAvg with all gradients in float32."""
+
+
+def run_arm(arm: str, devices: int, rounds: int, drop: float, seed: int) -> dict[str, object]:
+    """Run a fleet; return its figures. The run ends after `rounds` rounds of the devices that stay."""
+    torch.set_num_threads(1)
+    each = 1 if arm.startswith("private") else devices
+    fleet = f"end.updates={rounds * each} fleet.devices={devices} fleet.evaluate_every={2 * each}"
+    file = parse("", arm, f"{USUAL} {ARMS[arm]} {fleet}".split())
+    curve: list[Evaluation] = []
+    random = np.random.default_rng(seed)
+    with tempfile.TemporaryDirectory() as folder, dropping(drop, random) as drops:
+        result = run_fleet(prepare(file), seed, Path(folder), Callbacks(on_evaluated=curve.append))
+        seconds = result.total_s - result.gradient_s - result.evaluation_s
+    total = curve[-1]
+    return {
+        "arm": arm, "devices": devices, "drop": drop, "seed": seed, "rounds": rounds, "ended": result.ended,
+        "dropped": len(drops), "accuracy": [round(one.accuracy or 0, 4) for one in curve],
+        "rounds_to_90": next((2 * n for n, one in enumerate(curve) if (one.accuracy or 0) >= 0.9), None),
+        "rounds_to_95": next((2 * n for n, one in enumerate(curve) if (one.accuracy or 0) >= 0.95), None),
+        "up_kB": round(total.ingress / rounds / devices / 1e3, 2),
+        "down_kB": round(total.egress / rounds / devices / 1e3, 2),
+        "seconds_a_round": round(seconds / rounds, 3),
+    }  # fmt: skip
+
+
+@contextmanager
+def dropping(drop: float, random: np.random.Generator) -> Iterator[list[int]]:
+    """Let devices fall silent in the block. Yields the steps at which they did."""
+    steps: list[int] = []
+    plan: dict[int, int | None] = {}
+    plain, update = EmulatedLink.sum, EmulatedLink.push
+
+    async def sum(self: EmulatedLink, message: SecureSum) -> SecureSum:
+        if message.step == 0:
+            plan[id(self)] = int(random.integers(0, 5)) if random.random() < drop else None
+        if plan[id(self)] == message.step:
+            steps.append(message.step)
+            await asyncio.sleep(1.5 * DEADLINE)
+        return await plain(self, message)
+
+    async def push(self: EmulatedLink, one: Update) -> Receipt:
+        if random.random() < drop:
+            steps.append(0)
+            await asyncio.sleep(1.5 * DEADLINE)
+        return await update(self, one)
+
+    with patch.object(EmulatedLink, "sum", sum), patch.object(EmulatedLink, "push", push):
+        yield steps
+
+
+def bonawitz_bytes(devices: int, parameters: int, bits: int = 16) -> dict[str, float]:
+    """Return the bytes of a device in a dense round of Bonawitz et al., by the formula, up and down.
+
+    Keys 2 x 32 and a signature of 64; for each other device two shares of 33 bytes, encrypted with 16 more; P
+    integers of bits + log2 n bits; a signature; and a share for each device. Down: keys and signatures of
+    all, the shares of all, a bitmap, their signatures, and the model in float32.
+    """
+    others = devices - 1
+    width = bits + int(np.ceil(np.log2(devices)))
+    up = 128 + 82 * others + parameters * width / 8 + 64 + 33 * devices
+    down = 128 * others + 82 * others + devices / 8 + 64 * others + 4 * parameters
+    return {"up_kB": round(up / 1e3, 2), "down_kB": round(down / 1e3, 2)}
+
+
+class Processes:
+    """A server and devices as processes, in a folder."""
+
+    def __init__(self, folder: Path, settings: Sequence[str]) -> None:
+        self._folder, self._settings = folder, settings
+        self.port = 0
+
+    def server(self) -> subprocess.Popen[bytes]:
+        usual = f"server.open=true server.port={self.port} server.directory={self._folder}/run"
+        return self._start("server", ["server", *self._sets([*usual.split(), *self._settings])])
+
+    def device(self, number: int, devices: int) -> subprocess.Popen[bytes]:
+        more = [f"client.directory={self._folder}/{number}", f"client.data=digits:?part={number}/{devices}"]
+        url = ["--server", f"http://127.0.0.1:{self.port}", "--name", f"device-{number}"]
+        backend = ["--backend", "torch" if number % 2 else "onnx"]
+        return self._start(f"device-{number}", ["client", "train", *url, *backend, *self._sets(more)])
+
+    def log(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text()
+
+    def versions(self) -> int:
+        try:
+            with closing(sqlite3.connect(f"file:{self._folder}/run/journal.sqlite?mode=ro", uri=True)) as db:
+                return int(db.execute("SELECT count(*) FROM updates").fetchone()[0])
+        except sqlite3.Error:
+            return 0
+
+    def wait(self, found: Callable[[], T], what: str, seconds: float = 300) -> T:
+        """Wait until `found` returns something, and return that. Raises TimeoutError."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if result := found():
+                return result
+            time.sleep(0.1)
+        raise TimeoutError(what)
+
+    def sums(self, more: int, what: str) -> None:
+        """Wait for so many more sums, and print how long it took."""
+        began, before = time.monotonic(), self.versions()
+        self.wait(lambda: self.versions() >= before + more, what)
+        print(f"{what}: {more} more sums after {time.monotonic() - began:.1f} s", flush=True)
+
+    def _sets(self, settings: Sequence[str]) -> list[str]:
+        return [word for setting in settings for word in ("--set", setting)]
+
+    def _start(self, name: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        with (self._folder / f"{name}.log").open("ab") as log:
+            return subprocess.Popen([sys.executable, "-m", "edgeflock", *words], stdout=log, stderr=log)
+
+
+def run_processes(folder: Path, devices: int = 6) -> None:
+    """Six devices; two are killed (kill -9) in a round, one is stopped, and the server is killed as well."""
+    settings = (
+        "coordination.mode=private coordination.threshold=0.5 coordination.deadline=8 local.steps=5 "
+        "coordination.learning_rate=0.1 local.rate=0.1"
+    )
+    run = Processes(folder, settings.split())
+    server = run.server()
+    run.port = int(run.wait(lambda: re.findall(r"http://127\.0\.0\.1:(\d+)", run.log("server")), "server")[0])
+    working = [run.device(number, devices) for number in range(1, devices + 1)]
+    try:
+        run.wait(lambda: run.log("server").count("joined device") == devices, "devices")
+        run.sums(5, "all are here")
+        for one in working[:2]:
+            one.kill()
+        run.sums(5, "two devices are killed")
+        working[2].send_signal(signal.SIGSTOP)
+        run.sums(3, "one device is stopped")
+        working[2].send_signal(signal.SIGCONT)
+        server.kill()
+        server.wait()
+        server = run.server()
+        run.sums(5, "the server is killed and started again")
+    finally:
+        for one in (*working, server):
+            one.terminate()
+        for one in (*working, server):
+            one.wait(30)
+    pattern = r"(?:WARNING|INFO) \S+: (.*(?:sum|dropped out|round|left|killed).*)"
+    for name in ("server", *(f"device-{number}" for number in range(1, devices + 1))):
+        for line in dict.fromkeys(re.findall(pattern, run.log(name))):
+            print(f"{name}: {line}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    fleet = commands.add_parser("fleet")
+    fleet.add_argument("arm", choices=ARMS)
+    fleet.add_argument("devices", type=int)
+    fleet.add_argument("rounds", type=int)
+    fleet.add_argument("--drop", type=float, default=0.0)
+    fleet.add_argument("--seed", type=int, default=0)
+    formula = commands.add_parser("bonawitz")
+    formula.add_argument("devices", type=int)
+    formula.add_argument("parameters", type=int)
+    commands.add_parser("processes")
+    chosen = parser.parse_args()
+    if chosen.command == "fleet":
+        print(json.dumps(run_arm(chosen.arm, chosen.devices, chosen.rounds, chosen.drop, chosen.seed)))
+    elif chosen.command == "bonawitz":
+        print(json.dumps(bonawitz_bytes(chosen.devices, chosen.parameters)))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            run_processes(Path(folder))
+
+
+if __name__ == "__main__":
+    main()

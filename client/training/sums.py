@@ -1,0 +1,189 @@
+"""A device's part in secure sums: it trains, adds its gradient to a round's sum, and pulls the next model.
+
+The crypto and the checks are a state machine (shared/secure_sum/participant.py). If a round is abandoned, the
+device takes part in the next one with the same gradient, and with new keys.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from edgeflock.client.data import Batches, NoUsableSamples
+from edgeflock.client.training.interfaces import (
+    Compute,
+    PermissionWait,
+    ServerLink,
+    WorkerProgress,
+    apply_model,
+)
+from edgeflock.client.training.replica import Replica
+from edgeflock.client.training.selector import LocalSteps
+from edgeflock.client.training.trainer import Trainer
+from edgeflock.shared.errors import BaseExpired, BaseInFuture, ServerAtFault, StepTooLarge
+from edgeflock.shared.identity import new_key, public_of
+from edgeflock.shared.protocol.backoff import back_off
+from edgeflock.shared.protocol.messages import SecureSum, Welcome
+from edgeflock.shared.protocol.shown import printable
+from edgeflock.shared.protocol.wire import MAX_LEVEL, level
+from edgeflock.shared.secure_sum.messages import Step, SumAbandoned
+from edgeflock.shared.secure_sum.participant import Participant, RoundTerms
+from edgeflock.shared.secure_sum.quantiser import Contribution, Quantiser
+
+log = logging.getLogger(__name__)
+
+_MAX_REFUSALS = 5
+"""The device gives up after this many rounds in a row in which an answer of the server was not right."""
+
+_LONGEST = 300
+"""Bytes of a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class SumPolicy:
+    """What a device's owner asks of secure sums."""
+
+    identity: bytes = b""
+    """Private Ed25519 key, which signs the keys of each round; empty: a new one."""
+    fewest: int = 3
+    """The fewest devices of a sum."""
+    vouched: frozenset[bytes] = frozenset()
+    """Public identities of the devices to sum with; empty: any."""
+    randbytes: Callable[[int], bytes] = os.urandom
+    rounding: np.random.Generator = field(default_factory=np.random.default_rng)
+
+
+class _Refused(Exception):
+    """This device does not go on with a round, because of what the server sent."""
+
+
+class SumParticipant:
+    """Takes part in the sums of one run."""
+
+    def __init__(
+        self,
+        welcome: Welcome,
+        server: ServerLink,
+        trainer: Trainer,
+        batches: Batches,
+        replica: Replica,
+        train: Compute,
+        compute: Compute,
+        policy: SumPolicy,
+        progress: WorkerProgress,
+        wait_permission: PermissionWait,
+    ) -> None:
+        """`train` computes steps, with retries, and `compute` all else that takes long."""
+        assert welcome.sums is not None, "the run has secure sums"
+        self._welcome, self._sums = welcome, welcome.sums
+        self._server, self._trainer, self._batches = server, trainer, batches
+        self._replica, self._train, self._compute = replica, train, compute
+        self._policy, self._progress, self._wait_permission = policy, progress, wait_permission
+        self._identity = policy.identity or new_key()
+        log.info("this device's identity in secure sums is %s", public_of(self._identity).hex())
+        self._refusals = 0
+        """Rounds in a row that this device did not go on with."""
+        self._delays = back_off(policy.rounding)
+
+    async def run(self, is_leaving: Callable[[], bool]) -> None:
+        """Take part until the device is `is_leaving`. Raises the server's final refusal, or Diverged."""
+        while not is_leaving():
+            await self._batches.ready(self._welcome.local_steps)
+            if not await self._wait_permission():
+                await self._train_once()
+            apply_model(self._replica, await self._server.pull(self._replica.version, self._replica.held))
+
+    async def _train_once(self) -> None:
+        base = self._replica.version
+        assert base is not None, "pulled before"
+        try:
+            steps: LocalSteps = await self._train(self._trainer.contribute, self._replica.theta, base)
+        except NoUsableSamples:
+            return self._batches.settle()
+        try:
+            is_summed = await self._sum(steps, base)
+        except (BaseExpired, BaseInFuture) as late:
+            self._progress.count_late(late)
+            return self._batches.settle()  # the gradient stays in the memory of unsent entries
+        except StepTooLarge as large:
+            self._progress.count_too_large(large)
+            self._trainer.undo()
+            return self._batches.settle()
+        self._progress.too_large = 0
+        self._batches.settle()
+        if is_summed:
+            self._progress.updates += 1
+            self._progress.samples += steps.samples
+            self._progress.loss = steps.loss
+
+    async def _sum(self, steps: LocalSteps, base: int) -> bool:
+        """Add the gradient to a sum. Return whether it is in one that is in the model."""
+        layout, sums = self._trainer.layout.parameters, self._sums
+        fewest = max(sums.fewest, self._policy.fewest)
+        terms = RoundTerms(self._welcome.run, base, layout.size, len(layout.tensors), sums.threshold, fewest)
+        while True:
+            policy = self._policy
+            one: Participant = await self._compute(
+                Participant, terms, self._identity, policy.randbytes, policy.vouched
+            )
+            try:
+                version = await self._take_part(one, steps)
+            except SumAbandoned as abandoned:
+                log.warning("no sum from version %d: %s", base, abandoned)
+            except _Refused as refused:
+                self._refusals += 1
+                log.warning("this device leaves the round from version %d: %s", base, refused)
+                await self._server.sum(
+                    SecureSum(Step.ABANDONED, one.digest, str(refused).encode()[:_LONGEST])
+                )
+                if self._refusals == _MAX_REFUSALS:
+                    raise ServerAtFault(
+                        f"{_MAX_REFUSALS} rounds in a row were not right: {refused}"
+                    ) from refused
+            else:
+                self._refusals, self._delays = 0, back_off(policy.rounding)
+                if version != base:
+                    if out := one.roster.size - one.summed:
+                        log.info("version %d is of %d devices; %d dropped out", version, one.summed, out)
+                    if one.is_summed:
+                        self._trainer.mark_summed(one.roster.positions)
+                    return one.is_summed
+                continue
+            await asyncio.sleep(next(self._delays))
+
+    async def _take_part(self, one: Participant, steps: LocalSteps) -> int:
+        """Lead a participant through a round. Return the version that it made; that of its base: none yet."""
+        roster = await self._ask(Step.KEYS, b"", one.advertise())
+        shares = await self._ask_next(one, Step.SHARES, one.share, roster)
+        found = one.roster
+        coder = Quantiser(self._trainer.layout.parameters, found.positions, self._sums.bits, found.size)
+        loss = level(steps.loss)
+        added = Contribution(
+            steps.gradient[found.positions], steps.samples, MAX_LEVEL if loss is None else loss
+        )
+        vector = coder.quantise(added, found.ranges, self._policy.rounding)
+        survivors = await self._ask_next(one, Step.MASKED, one.mask, shares, vector, coder.shape)
+        signatures = await self._ask_next(one, Step.SIGNATURE, one.sign, survivors)
+        outcome = await self._ask_next(one, Step.SECRETS, one.reveal, signatures)
+        return int.from_bytes(outcome, "big")
+
+    async def _ask_next(
+        self, one: Participant, step: Step, make: Callable[..., bytes], *arguments: object
+    ) -> bytes:
+        try:
+            body = await self._compute(make, *arguments)
+        except SumAbandoned as refused:
+            raise _Refused(str(refused)) from refused
+        return await self._ask(step, one.roster.digest, body)
+
+    async def _ask(self, step: Step, round: bytes, body: bytes) -> bytes:
+        """Send a step, and return the body of its answer. Raises SumAbandoned if the server gave up."""
+        answer = await self._server.sum(SecureSum(step, round, body))
+        if answer.step == Step.ABANDONED:
+            raise SumAbandoned(printable(answer.body.decode("utf-8", "replace"))[:300])
+        if answer.step != step:
+            raise ServerAtFault(f"the server answered step {step} of a secure sum with step {answer.step}")
+        return answer.body

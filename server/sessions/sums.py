@@ -1,0 +1,368 @@
+"""Secure sums of a run: gathers the devices of a round, leads them through its steps, and pushes their sum.
+
+The round itself is a state machine without I/O (shared/secure_sum/aggregator.py). Here are the devices that
+wait for its answers, and the time that a step waits for them. The sum comes to the engine as one update of a
+device that no device can be: it is journaled, applied and published like the sum of any round. A round that
+the server does not end is forgotten: its devices begin another one with new keys.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.server.coordination import Cohort, Push
+from edgeflock.server.engine import Accepted, Engine
+from edgeflock.server.engine.limits import usual_fraction
+from edgeflock.server.engine.welcome import sum_terms
+from edgeflock.server.sessions.answers import PendingUpdate, SumAnswer, settle
+from edgeflock.server.sessions.context import UpdateQueue
+from edgeflock.shared.codecs import entries, sparse, values
+from edgeflock.shared.errors import BaseExpired, BaseInFuture, Refused, RunComplete, Superseded
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import SecureSum, Update
+from edgeflock.shared.protocol.shown import printable
+from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
+from edgeflock.shared.secure_sum.coordinates import Coordinates
+from edgeflock.shared.secure_sum.keys import PublicKeys
+from edgeflock.shared.secure_sum.messages import VERSION_BYTES, Step, SumAbandoned
+from edgeflock.shared.secure_sum.participant import RoundTerms
+from edgeflock.shared.secure_sum.quantiser import Mean, Quantiser
+from edgeflock.shared.settings.config import Config
+
+log = logging.getLogger(__name__)
+
+SUM_DEVICE = " sum "
+"""The name in the journal of the device that sums come from. A device's own name has no outer spaces."""
+
+_GRACE = 2.0
+"""Seconds in which a device whose connection broke in a round may come back."""
+
+_UNKNOWN = "the server does not know this round: it is over, or the server has restarted"
+
+
+class SumQueue(UpdateQueue, Protocol):
+    """The part of a Writer that secure sums use."""
+
+    def wake(self) -> None:
+        """Let the engine check what is due, and wake devices whose turn it is."""
+
+    async def wait_for_change(self) -> None:
+        """Wait until a round ends, a device's presence changes, or the engine's `due` passes."""
+
+
+@dataclass(slots=True)
+class _Applicant:
+    """A device that waits for a round."""
+
+    base: int
+    keys: PublicKeys
+    answer: "asyncio.Future[SumAnswer]"
+
+
+class SecureSums:
+    """The secure sums of one run, one after the other."""
+
+    def __init__(
+        self, run: str, config: Config, engine: Engine, queue: SumQueue, note: Callable[[int, str], None]
+    ) -> None:
+        """`note` gets a line about each round without a sum, and each device (0: none) that leaves one."""
+        terms, self._layout = sum_terms(config), engine.layout.parameters
+        assert terms is not None, "the run is of secure sums"
+        self._run, self._sums, self._engine, self._queue, self._note = run, terms, engine, queue, note
+        self._samples = config.limits.samples
+        self._cohort, self._seconds = config.coordination.cohort, config.coordination.deadline
+        fraction = usual_fraction(config, engine.layout)
+        self._coordinates = Coordinates(run, self._layout.size, fraction)
+        self._ranges = np.zeros(len(self._layout.tensors), np.float32)
+        """The range of each tensor; 0: not known yet."""
+        self._applicants: dict[int, _Applicant] = {}
+        self._late: set[int] = set()
+        """Devices that missed the end of a step. Nobody waits for them until they send something."""
+        self._round: Aggregator | None = None
+        self._quantiser: Quantiser
+        self._asked: dict[int, asyncio.Future[SumAnswer]] = {}
+        """Devices of the round that wait for the answer to the present step."""
+        self._time = 0.0
+        """When the latest device sent its vector."""
+        self._is_finishing = False
+        """Whether all steps of the round are done, and its sum is computed."""
+        self._is_hurried = False
+        """Whether the present step waits only for devices that have lost their connection."""
+        self._is_due = False
+        """Whether the present step waits for nobody any more."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def take(self, device: int, time: float, message: SecureSum) -> SumAnswer:
+        """Return the answer to a step of a device, which may take long. `time` is when it arrived.
+
+        Raises Malformed, BaseExpired, BaseInFuture, RunComplete, or the refusal of the sum.
+        """
+        answer: asyncio.Future[SumAnswer] = asyncio.get_running_loop().create_future()
+        # asyncio warns of an exception that is never retrieved: its device may be gone.
+        answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+        self._late.discard(device)
+        if message.step in (Step.KEYS, Step.ABANDONED) and self._round is not None:
+            self._round.leave(device)
+        if message.step == Step.ABANDONED:
+            reason = printable(message.body.decode("utf-8", "replace"))
+            self._note(device, f"it leaves a round of a secure sum: {reason}")
+            answer.set_result(_abandoned(message.round, "this device has left the round"))
+        elif message.step == Step.KEYS:
+            self._apply_for_round(device, message.body, answer)
+        else:
+            self._receive(device, time, message, answer)
+        self._check()
+        return await answer
+
+    def close(self) -> None:
+        """End all waiting. The devices are disconnected."""
+        self._set_timer(None)
+        for task in self._tasks:
+            task.cancel()
+
+    def _apply_for_round(self, device: int, body: bytes, answer: "asyncio.Future[SumAnswer]") -> None:
+        base, keys = check_keys(self._run, body)
+        self._check_base(base)
+        if not self._turns.may_contribute(device):
+            raise BaseExpired("other devices take part in this round; pull again and wait for the answer")
+        if (earlier := self._applicants.pop(device, None)) is not None:
+            settle(earlier.answer, Superseded("the device sent its keys again"))
+        self._applicants[device] = _Applicant(base, keys, answer)
+        if self._round is None and len(self._applicants) == 1:
+            self._start_step()
+
+    def _check_base(self, base: int) -> None:
+        """Raise the refusal of a sum from version `base`, if it cannot count."""
+        published = self._engine.published
+        if published.complete:
+            raise RunComplete(published.farewell)
+        if base > published.version:
+            raise BaseInFuture(f"base {base} is ahead of the model's version {published.version}; pull first")
+        if base < published.version:
+            raise BaseExpired(f"the round from version {base} is over; pull again")
+
+    def _receive(
+        self, device: int, time: float, message: SecureSum, answer: "asyncio.Future[SumAnswer]"
+    ) -> None:
+        round = self._round
+        if round is None or round.digest != message.round:
+            return answer.set_result(_abandoned(message.round, _UNKNOWN))
+        if self._is_finishing and message.step == Step.SECRETS and device in round.positions:
+            self._asked[device] = answer  # it has lost its connection
+            return
+        try:
+            round.receive(device, message.step, message.body)
+        except SumAbandoned as late:
+            return answer.set_result(_abandoned(message.round, str(late)))
+        if message.step < round.step:
+            return answer.set_result(self._answer(round, device))
+        self._time = max(self._time, time)
+        self._asked[device] = answer
+
+    def _check(self) -> None:
+        """Go on if no device is missing that may still come."""
+        if self._round is None:
+            self._begin_if_ready()
+        elif not self._is_finishing:
+            missing = self._round.missing
+            if self._is_due or not missing:
+                self._go_on(self._round)
+            elif not self._is_hurried and not self._awaited(missing):
+                self._is_hurried = True
+                self._set_timer(min(_GRACE, self._seconds))
+
+    @property
+    def _turns(self) -> Cohort:
+        turns = self._engine.turns
+        assert turns is not None, "secure sums are of a cohort"
+        return turns
+
+    def _awaited(self, devices: Set[int]) -> Set[int]:
+        """Those of `devices` that are present and in time."""
+        return (devices & self._turns.members) - self._late
+
+    def _begin_if_ready(self) -> None:
+        """Begin a round if all devices whose turn it is are here, or enough of them after the time for it."""
+        for device, one in list(self._applicants.items()):
+            if one.answer.done():  # it has disconnected
+                del self._applicants[device]
+                continue
+            try:
+                self._check_base(one.base)
+            except Refused as refusal:
+                settle(self._applicants.pop(device).answer, refusal)
+        here = dict(list(self._applicants.items())[: self._cohort])
+        if len(here) < self._sums.fewest:
+            return
+        if not self._is_due and len(here) < self._cohort and self._awaited(self._turns.members) - here.keys():
+            return
+        self._begin_round(self._engine.published.version, here)
+
+    def _begin_round(self, version: int, here: dict[int, _Applicant]) -> None:
+        sums, layout = self._sums, self._layout
+        for device in here:
+            del self._applicants[device]
+        if self._is_due:
+            self._late |= self._turns.members - here.keys()
+        terms = RoundTerms(self._run, version, layout.size, len(layout.tensors), sums.threshold, sums.fewest)
+        positions = self._coordinates.choose(version)
+        self._quantiser = Quantiser(layout, positions, sums.bits, len(here))
+        keys = {device: one.keys for device, one in here.items()}
+        self._round = Aggregator(terms, keys, self._ranges, positions, self._quantiser.shape)
+        self._asked = {device: one.answer for device, one in here.items()}
+        self._answer_all(self._round)
+
+    def _go_on(self, round: Aggregator) -> None:
+        """End the present step."""
+        if self._is_due:
+            self._late |= round.missing
+        if round.step == Step.SECRETS:
+            self._run_task(self._finish(round))
+            return
+        try:
+            round.advance()
+        except SumAbandoned as abandoned:
+            self._abandon(round, str(abandoned))
+        else:
+            self._answer_all(round)
+
+    def _answer_all(self, round: Aggregator) -> None:
+        """Answer the devices that have sent the last step, and wait for the next one."""
+        asked, self._asked = self._asked, {}
+        self._start_step()
+        for device, answer in asked.items():
+            settle(answer, self._answer(round, device))
+
+    def _answer(self, round: Aggregator, device: int) -> SumAnswer:
+        return SumAnswer(SecureSum(round.step - 1, round.digest, round.answer(device)))
+
+    async def _finish(self, round: Aggregator) -> None:
+        """Compute the sum, and push it."""
+        self._is_finishing = True
+        self._set_timer(None)
+        version, applied = round.terms.base, None
+        outcome: SumAnswer | Refused
+        try:
+            mean = await self._queue.call(lambda: self._sum(round))
+            if isinstance(mean, SumAbandoned):
+                return self._abandon(round, str(mean))
+            if self._ranges.any():
+                applied = await self._push(round, mean)
+                version = applied[1].receipt.version
+                self._coordinates.record(round.entries, mean.values)
+                if out := round.positions.keys() - round.summed:
+                    log.info(
+                        "version %d is of %d devices; %d dropped out", version, len(round.summed), len(out)
+                    )
+            self._ranges = mean.ranges
+        except Refused as refusal:
+            self._note(0, f"the sum of {len(round.summed)} devices was refused: {refusal}")
+            outcome = refusal
+        else:
+            outcome = SumAnswer(
+                SecureSum(Step.SECRETS, round.digest, version.to_bytes(VERSION_BYTES, "big")), applied
+            )
+        uncounted = outcome if isinstance(outcome, Refused) else SumAnswer(outcome.record)
+        for device, answer in self._asked.items():
+            counts = device in round.summed
+            settle(answer, outcome if counts else uncounted)
+        await self._end(round)
+
+    def _sum(self, round: Aggregator) -> Mean | SumAbandoned:
+        try:
+            round.advance()
+        except SumAbandoned as abandoned:
+            return abandoned
+        return self._quantiser.mean(round.total, len(round.summed), round.ranges)
+
+    async def _push(self, round: Aggregator, mean: Mean) -> tuple[Update, Accepted]:
+        """Push the mean as an update. Raises Refused."""
+        engine, layout = self._engine, self._layout
+        device = await self._queue.call(lambda: engine.device_id(SUM_DEVICE))
+        sequence = await self._queue.call(lambda: engine.receipts.last_sequence(device)) + 1
+        where: NDArray[np.int64] | None = None if round.entries.size == layout.size else round.entries
+        coded = entries.encode(mean.values, where, layout, sparse.GOLOMB, values.CODINGS["f32"].mode)
+        update = Update(
+            sequence=sequence,
+            base=round.terms.base,
+            index_mode=coded.index_mode,
+            value_mode=coded.value_mode,
+            count=mean.values.size,
+            indices=coded.indices,
+            values=coded.values,
+            loss=wire.loss_of(mean.loss_level),
+            samples=min(max(1, mean.samples), self._samples),
+            pull=False,
+            facts={"devices": len(round.summed)},
+        )
+        outcome = await self._queue.push(Push(device, self._time, update, wire.encode(update)))
+        if isinstance(outcome, PendingUpdate):
+            outcome = await outcome.answer
+        return update, outcome
+
+    def _abandon(self, round: Aggregator, reason: str) -> None:
+        """Give up the round. Its devices may begin another one."""
+        self._is_finishing = True
+        self._note(0, f"no sum of {len(round.positions)} devices from version {round.terms.base}: {reason}")
+        for answer in self._asked.values():
+            settle(answer, _abandoned(round.digest, reason))
+        self._run_task(self._end(round))
+
+    async def _end(self, round: Aggregator) -> None:
+        """Give the seats of devices that were late to others, and let the next round begin."""
+        late = self._late & round.positions.keys()
+        with suppress(Refused):
+            await self._queue.call(lambda: self._turns.miss_turns(late))
+        self._round, self._asked, self._is_finishing = None, {}, False
+        self._queue.wake()
+        self._start_step()
+        self._check()
+
+    def _start_step(self) -> None:
+        """Give devices their time for the next step, if any of them waits."""
+        self._is_due = self._is_hurried = False
+        waits = self._round is not None or bool(self._applicants)
+        self._set_timer(self._seconds if waits else None)
+        if waits and (self._watcher is None or self._watcher.done()):
+            self._watcher = self._run_task(self._watch())
+
+    def _set_timer(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = None if seconds is None else loop.call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        """The time of the present step is over."""
+        self._is_due = True
+        if self._round is None and len(self._applicants) < self._sums.fewest:
+            self._note(
+                0,
+                f"{len(self._applicants)} devices wait for a sum, which has {self._sums.fewest} at least",
+            )
+            self._set_timer(self._seconds)
+        self._check()
+
+    async def _watch(self) -> None:
+        """Check again whenever a device comes or leaves, or the version changes, while any device waits."""
+        while self._round is not None or self._applicants:
+            await self._queue.wait_for_change()
+            self._check()
+
+    def _run_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _abandoned(digest: bytes, reason: str) -> SumAnswer:
+    return SumAnswer(SecureSum(Step.ABANDONED, digest, reason.encode()))

@@ -1,0 +1,211 @@
+"""The server's end of one round, without I/O and clock.
+
+    aggregator = Aggregator(terms, ranges, positions, shape_of, {device: body of KEYS, ...})
+    aggregator.answer(device)              what the device gets next
+    aggregator.receive(device, body)       what it sends then
+    aggregator.missing                     who has not sent it yet
+    aggregator.advance()                   go on without them
+
+Whoever calls decides when to go on. A device that is missing then is out, and the sum does without it. If too
+many are, `advance` raises SumAbandoned, and what arrived says nothing about any device.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Set
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgeflock.shared.errors import Malformed
+from edgeflock.shared.secure_sum import keys, messages, shamir
+from edgeflock.shared.secure_sum.keys import PUBLIC_BYTES, SIGNATURE_BYTES, PublicKeys
+from edgeflock.shared.secure_sum.masks import Vector, VectorShape
+from edgeflock.shared.secure_sum.messages import DIGEST_BYTES, VERSION_BYTES, Roster, Step, SumAbandoned
+from edgeflock.shared.secure_sum.neighbours import neighbours, threshold_of
+from edgeflock.shared.secure_sum.participant import RoundTerms, round_digest
+
+
+def check_keys(run: str, body: bytes) -> tuple[int, PublicKeys]:
+    """Return (the version, the keys) of the body of KEYS. Raises Malformed if they are not signed."""
+    messages.check_length(body, VERSION_BYTES + PUBLIC_BYTES, "the keys of a secure sum")
+    base = int.from_bytes(body[:VERSION_BYTES], "big")
+    public = PublicKeys.from_octets(body[VERSION_BYTES:])
+    if not public.is_signed(run, base):
+        raise Malformed("the keys of a secure sum are not signed by their identity")
+    return base, public
+
+
+class Aggregator:
+    """One round."""
+
+    def __init__(
+        self,
+        terms: RoundTerms,
+        devices: Mapping[int, PublicKeys],
+        ranges: NDArray[np.float32],
+        positions: NDArray[np.int64],
+        shape: VectorShape,
+    ) -> None:
+        """`devices` has the keys that each has signed, checked. Raises SumAbandoned if they are too few."""
+        self.terms, self._shape = terms, shape
+        if len(devices) < max(2, terms.fewest):
+            raise SumAbandoned(f"{len(devices)} devices are here, and a sum has {terms.fewest} at least")
+        order = sorted(devices, key=lambda device: hashlib.sha256(devices[device].channel).digest())
+        self._keys = [devices[device] for device in order]
+        self.positions = {device: position for position, device in enumerate(order)}
+        """Device -> its position in the round."""
+        self.ranges, self.entries = ranges, positions
+        bare = Roster(len(order), 0, b"", ranges, positions, ())
+        self.digest = round_digest(terms, bare, self._keys)
+        self.step = Step.SHARES
+        """What the devices are to send now."""
+        self._near = [neighbours(position, len(order)) for position in range(len(order))]
+        self._expected = set(range(len(order)))
+        """Positions of the devices that are still in the round."""
+        self._received: dict[int, bytes] = {}
+        self._shared: Mapping[int, bytes] = {}
+        """U2: position -> its sealed shares."""
+        self._digests: dict[int, bytes] = {}
+        """U3: position -> the digest of its seed."""
+        self._survivors = b""
+        self._signatures: Mapping[int, bytes] = {}
+        self._sum = np.zeros(shape.size, np.uint32)
+
+    @property
+    def missing(self) -> Set[int]:
+        """The devices that are in the round and have not sent what they are to send."""
+        waiting = self._expected - self._received.keys()
+        return {device for device, position in self.positions.items() if position in waiting}
+
+    @property
+    def summed(self) -> Set[int]:
+        """The devices whose vectors the sum has."""
+        return {device for device, position in self.positions.items() if position in self._digests}
+
+    @property
+    def received(self) -> Set[int]:
+        """The devices that have sent what they are to send."""
+        return {device for device, position in self.positions.items() if position in self._received}
+
+    def receive(self, device: int, step: int, body: bytes) -> None:
+        """Take what a device sends; a repetition changes nothing.
+
+        Raises Malformed, and SumAbandoned if it is late.
+        """
+        position = self.positions.get(device)
+        if position is None or position not in self._expected or step not in (self.step, self.step - 1):
+            raise SumAbandoned("the round has gone on without this device")
+        if step < self.step:  # it has lost its answer with its connection
+            return
+        if position not in self._received:
+            messages.check_length(body, self._length(position), f"step {self.step.name} of a secure sum")
+            if step == Step.MASKED:
+                self._sum += self._shape.unpack(body[:-DIGEST_BYTES])  # so that no vector waits in memory
+                body = body[-DIGEST_BYTES:]
+            self._received[position] = body
+
+    def leave(self, device: int) -> None:
+        """Wait no more for a device, which may be in the round."""
+        if (position := self.positions.get(device)) is not None and position not in self._received:
+            self._expected.discard(position)
+
+    def answer(self, device: int) -> bytes:
+        """Return the answer to the last step that a device has sent, before it sends `step`."""
+        position = self.positions[device]
+        near = self._near[position]
+        if self.step == Step.SHARES:
+            size, public = len(self._keys), [self._keys[one] for one in near]
+            roster = Roster(size, position, self.digest, self.ranges, self.entries, public)
+            return roster.encode(self.terms.entries)
+        if self.step == Step.MASKED:
+            sealed = {one: self._sealed(one, position) for one in near if one in self._shared}
+            return messages.encode_items(sealed, near)
+        if self.step == Step.SIGNATURE:
+            return self._survivors
+        signed = {one: self._signatures[one] for one in near if one in self._signatures}
+        return messages.encode_items(signed, near)
+
+    def advance(self) -> None:
+        """Go on to the next step with those that have sent this one. Raises SumAbandoned if too few have."""
+        step, received = self.step, self._received
+        if len(received) < max(2, self.terms.fewest):
+            raise SumAbandoned(
+                f"{len(received)} of {len(self._keys)} devices were left at step {step.name}, and a sum has "
+                f"{max(2, self.terms.fewest)} at least"
+            )
+        self._check_enough(received)
+        if step == Step.SHARES:
+            self._shared = received
+        elif step == Step.MASKED:
+            self._digests = received
+            self._survivors = messages.encode_bits(received, range(len(self._keys)))
+        elif step == Step.SIGNATURE:
+            self._signatures = received
+        self.step, self._expected, self._received = Step(step + 1), set(received), {}
+        if step == Step.SECRETS:
+            self._unmask(received)
+
+    @property
+    def total(self) -> Vector:
+        """The sum of the vectors of `summed`, after the last step: uint32 [entries + counts]."""
+        assert self.step == Step.ABANDONED, "it is not known before the last step"
+        return self._sum
+
+    def _length(self, position: int) -> int:
+        near = self._near[position]
+        if self.step == Step.SHARES:
+            return messages.SEALED_BYTES * len(near)
+        if self.step == Step.MASKED:
+            return self._shape.octets + DIGEST_BYTES
+        if self.step == Step.SIGNATURE:
+            return SIGNATURE_BYTES
+        return shamir.SHARE_BYTES * len(self._owners(position))
+
+    def _sealed(self, sender: int, receiver: int) -> bytes:
+        place = self._near[sender].index(receiver) * messages.SEALED_BYTES
+        return self._shared[sender][place : place + messages.SEALED_BYTES]
+
+    def _owners(self, holder: int) -> list[int]:
+        """The devices of whose secrets a device holds a share, in order."""
+        return sorted({holder, *(one for one in self._near[holder] if one in self._shared)})
+
+    def _holders(self, owner: int) -> list[int]:
+        """The devices that hold a share of a device's secrets, in order of the shares."""
+        return sorted((owner, *self._near[owner]))
+
+    def _check_enough(self, present: Iterable[int]) -> None:
+        """Raise SumAbandoned if too few neighbours are left for any device's secrets."""
+        here, needed = set(present), threshold_of(len(self._keys), self.terms.threshold)
+        for owner in self._shared or here:
+            if (left := len(here.intersection(self._holders(owner)))) < needed:
+                raise SumAbandoned(
+                    f"{left} of {len(self._near[owner]) + 1} devices were left at step {self.step.name}, and "
+                    f"{needed} are needed"
+                )
+
+    def _unmask(self, revealed: Mapping[int, bytes]) -> None:
+        """Subtract the masks: those of the devices in the sum, and those with devices that are out."""
+        shares: dict[int, dict[int, int]] = {owner: {} for owner in self._shared}
+        for holder, body in revealed.items():
+            for owner, share in zip(
+                self._owners(holder), messages.cut(body, shamir.SHARE_BYTES), strict=True
+            ):
+                shares[owner][self._holders(owner).index(holder) + 1] = int.from_bytes(share, "big")
+        needed = threshold_of(len(self._keys), self.terms.threshold)
+        for owner, found in shares.items():
+            secret = shamir.combine(dict(list(found.items())[:needed]))
+            octets = secret.to_bytes(shamir.SHARE_BYTES, "big")[1:]
+            if owner in self._digests:
+                self._check_secret(hashlib.sha256(octets).digest() == self._digests[owner], owner)
+                self._sum -= self._shape.mask(octets)
+                continue
+            self._check_secret(keys.public_key(octets) == self._keys[owner].mask, owner)
+            for other in self._near[owner]:
+                if other in self._digests:
+                    mask = self._shape.mask(keys.mask_seed(octets, self._keys[other].mask, self.digest))
+                    self._sum += mask if owner < other else np.uint32(0) - mask
+        self._shape.reduce(self._sum)
+
+    def _check_secret(self, is_right: bool, owner: int) -> None:
+        if not is_right:
+            raise SumAbandoned(f"the shares of the secret of device {owner} of the round do not fit together")

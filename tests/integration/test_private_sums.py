@@ -1,0 +1,247 @@
+"""Secure sums over real sockets: the sum is right, whoever drops out, and nobody sees a single update."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.training import Worker, WorkerProgress
+from edgeflock.client.training.sums import SumPolicy
+from edgeflock.client.training.trainer import Trainer
+from edgeflock.client.transport import Link
+from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.sessions.sums import SUM_DEVICE
+from edgeflock.shared.data.datasets import Dataset
+from edgeflock.shared.errors import ServerAtFault, UnexpectedRecord
+from edgeflock.shared.model.gradient import Gradient
+from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, SecureSum, Update, Welcome
+from edgeflock.shared.secure_sum.messages import Step
+from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta
+from tests.proxy import proxying
+
+Vector = NDArray[np.float32]
+
+WHOLE = (
+    "coordination.mode=private", "coordination.learning_rate=1", "coordination.bits=16",
+    "coordination.threshold=0.5", "coordination.deadline=3600", "compression.select=1",
+)  # fmt: skip
+SOON = (*WHOLE, "coordination.deadline=0.3")
+
+
+class Constant:
+    """A backend whose gradient is always the same."""
+
+    name = "constant"
+    layout = LAYOUT
+
+    def __init__(self, number: int) -> None:
+        self.value = np.random.default_rng(number).standard_normal(LAYOUT.size).astype(np.float32)
+
+    def gradient(self, theta: Vector, x: Vector, y: NDArray[np.generic]) -> Gradient:
+        return Gradient(1.0, self.value.copy(), np.zeros(0, np.float32))
+
+
+class Watched(Link):
+    """Notes what it sends, and may fall silent."""
+
+    silent: tuple[int, Step] | None = None
+    """Before the n-th time of this step it stops for ever, while its connection stays."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.sent: list[SecureSum] = []
+        self.answers: list[SecureSum] = []
+
+    async def __aenter__(self) -> "Watched":
+        await super().__aenter__()
+        return self
+
+    async def sum(self, message: SecureSum) -> SecureSum:
+        times = sum(one.step == message.step for one in self.sent)
+        if self.silent == (times, message.step):
+            await asyncio.get_running_loop().create_future()
+        self.sent.append(message)
+        answer = await super().sum(message)
+        self.answers.append(answer)
+        return answer
+
+
+def link(port: int, number: int) -> Watched:
+    async def hurry(seconds: float) -> None:
+        await asyncio.sleep(min(seconds, 0.01))
+
+    hello = Hello(PROTOCOL, f"device-{number}", LAYOUT.digest, {})
+    return Watched(f"http://127.0.0.1:{port}", None, hello, Random(number), hurry)
+
+
+def worker(line: Link, number: int, policy: SumPolicy | None = None) -> Worker:
+    batches = Shuffled(Dataset(np.zeros((20, 1), np.float32), np.arange(20)), np.random.default_rng(number))
+
+    async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    async def make(welcome: Welcome) -> Trainer:
+        return Trainer(Constant(number), batches, welcome)
+
+    return Worker(line, make, batches, at_once, sum_policy=policy)
+
+
+async def until(hosted: Hosted, version: int) -> None:
+    async with asyncio.timeout(60):
+        while hosted.engine.published.version < version:
+            await asyncio.sleep(0.01)
+
+
+def summed(directory: Path) -> list[tuple[str, int, bytes]]:
+    """(name, version, frame) of the journal's rows."""
+    with closing(sqlite3.connect(directory / "journal.sqlite")) as db:
+        rows = db.execute(
+            "SELECT name, version, frame FROM updates JOIN devices ON device = devices.id ORDER BY version"
+        ).fetchall()
+    return [(name, version, frame) for name, version, frame in rows]
+
+
+async def test_the_model_moves_by_the_mean_and_the_journal_has_sums_alone(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *WHOLE, "end.updates=2") as hosted, AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(4)]
+        done: list[WorkerProgress] = await asyncio.gather(
+            *(worker(line, number).run() for number, line in enumerate(lines))
+        )
+        mean = np.mean([Constant(number).value for number in range(4)], axis=0)
+        theta = hosted.engine.theta()[1]
+        np.testing.assert_allclose(theta, initial_theta(LAYOUT.size) - 2 * mean, atol=0.005)
+        again = replay(hosted.journal, LAYOUT)
+        assert again.theta.tobytes() == theta.tobytes()
+    assert [one.updates for one in done] == [2] * 4
+    rows = summed(tmp_path)
+    assert [(name, version) for name, version, _ in rows] == [(SUM_DEVICE, 1), (SUM_DEVICE, 2)]
+    first = wire.decode(rows[0][2])
+    assert isinstance(first, Update)
+    assert (first.facts, first.samples, round(first.loss, 3)) == ({"devices": 4}, 40, 1.0)
+    for line in lines:  # nothing that it has sent holds its gradient
+        vectors = [message.body for message in line.sent if message.step == Step.MASKED]
+        assert len(set(vectors)) == len(vectors) == 3  # the first sum finds the ranges
+
+
+@pytest.mark.parametrize("step", [Step.SHARES, Step.MASKED, Step.SIGNATURE, Step.SECRETS])
+@pytest.mark.parametrize("stays", [True, False], ids=["hangs", "dies"])
+async def test_a_device_that_falls_silent_is_done_without(tmp_path: Path, step: Step, stays: bool) -> None:
+    """The one that hangs is waited for until the deadline, the one that dies until its connection breaks."""
+    async with hosting(tmp_path, *(SOON if stays else WHOLE)) as hosted, AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(5)]
+        lines[4].silent = 1, step  # in the first round that is applied
+        working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
+        async with asyncio.timeout(60):
+            while not lines[4].silent or sum(one.step == step for one in lines[4].sent) < 1:
+                await asyncio.sleep(0.01)
+        if not stays:
+            async with asyncio.timeout(60):
+                while sum(one.step == step - 1 for one in lines[4].answers) < 2:
+                    await asyncio.sleep(0.01)
+            working[4].cancel()
+            await asyncio.gather(working[4], return_exceptions=True)
+            await lines[4].__aexit__()
+        await until(hosted, 1)
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+        parts = range(5 if step > Step.MASKED else 4)
+        mean = np.mean([Constant(number).value for number in parts], axis=0)
+    row = wire.decode(summed(tmp_path)[0][2])
+    assert isinstance(row, Update)
+    assert row.facts == {"devices": len(parts)}
+    np.testing.assert_allclose(np.frombuffer(row.values, "<f4"), mean, atol=0.003)
+
+
+async def test_too_few_are_left_so_the_round_is_abandoned_and_another_one_begins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with hosting(tmp_path, *SOON) as hosted, AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(5)]
+        lines[3].silent = lines[4].silent = 1, Step.MASKED
+        lines[2].silent = 1, Step.SIGNATURE
+        working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
+        async with asyncio.timeout(60):
+            while not any("no sum of 5 devices from version 0" in text for text in caplog.messages):
+                await asyncio.sleep(0.01)
+            while not any(
+                "no sum from version 0: 2 of 5 devices were left" in text for text in caplog.messages
+            ):
+                await asyncio.sleep(0.01)
+        assert hosted.engine.published.version == 0
+        for one in working[2:]:
+            one.cancel()
+        await asyncio.gather(*working[2:], return_exceptions=True)
+        more = await stack.enter_async_context(link(hosted.port, 5))
+        working.append(asyncio.create_task(worker(more, 5).run()))
+        await until(hosted, 2)
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+    assert len(summed(tmp_path)) >= 2
+    assert not {message.body for message in lines[0].sent} & {message.body for message in lines[1].sent}
+
+
+async def test_a_lost_answer_comes_again(tmp_path: Path) -> None:
+    """A device whose connection breaks once at each step sends the step again, and the round goes on."""
+    async with (
+        hosting(tmp_path, *WHOLE, "end.updates=1") as hosted,
+        proxying(hosted.port) as proxy,
+        link(proxy.port, 0) as clumsy,
+        link(hosted.port, 1) as one,
+        link(hosted.port, 2) as other,
+    ):
+
+        async def cut() -> None:
+            for step in (Step.KEYS, Step.SHARES, Step.MASKED, Step.SIGNATURE, Step.SECRETS):
+                while not any(message.step == step for message in clumsy.sent):
+                    await asyncio.sleep(0.001)
+                proxy.cut_all()
+
+        async with asyncio.timeout(60):
+            workers = [worker(line, number).run() for number, line in enumerate((clumsy, one, other))]
+            await asyncio.gather(cut(), *workers)
+        assert hosted.engine.published.version == 1
+        assert clumsy.connections > 1
+
+
+async def test_a_single_update_is_refused(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *WHOLE) as hosted, link(hosted.port, 0) as line:
+        await line.join()
+        zeros = np.zeros(LAYOUT.size, "<f4").tobytes()
+        with pytest.raises(UnexpectedRecord, match="takes no update of a single device"):
+            await line.push(Update(1, 0, 0, 0, LAYOUT.size, b"", zeros, 0.5, 10, pull=True))
+
+
+async def test_a_device_gives_up_where_its_owner_wants_more_devices(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *WHOLE, "coordination.quorum=2") as hosted, AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(2)]
+        working = [worker(line, number, SumPolicy(fewest=4)).run() for number, line in enumerate(lines)]
+        async with asyncio.timeout(60):
+            with pytest.raises(ServerAtFault, match="this one sums with 4 at least"):
+                await asyncio.gather(*working)
+        assert hosted.engine.published.version == 0
+
+
+async def test_a_gateway_is_refused(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *WHOLE, closed=True) as hosted:
+        async with asyncio.timeout(60):
+            serving = asyncio.create_task(_gateway(hosted))
+            while not any("sums in secret" in event.text for event in hosted.hub.events.list_from(0)[0]):
+                await asyncio.sleep(0.01)
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+
+async def _gateway(hosted: Hosted) -> None:
+    async with gateway(hosted):
+        pass
