@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from edgeflock.server.descent import Entries, Index
 from edgeflock.server.publication.copies import Copies, Copy, CopyStep
 from edgeflock.server.publication.kernels import select
-from edgeflock.server.publication.thresholds import Thresholds
+from edgeflock.server.publication.thresholds import RARE_SHARE, Thresholds
 from edgeflock.shared.codecs import entries, sparse, values
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import chain
@@ -30,7 +30,7 @@ _LONG_FACTOR = 8
 """A device that lacks more than eight times the usual entries gets several magnitude levels."""
 
 _LOWER = 0.5, 0.25, 0.125, 0.0625
-"""Factors of the thresholds for a device that comes rarely, until its step removes enough."""
+"""Factors of the thresholds for a device that comes rarely, until its step holds enough."""
 
 _STATISTICS_EVERY = 16
 """The running statistics are sent once in this many steps, because no gradient depends on them."""
@@ -170,18 +170,18 @@ class Lossy:
             found, error = select(
                 parameters, copy.values, bounds, thresholds.values, indices, changes, counts
             )
-        share = thresholds.rare_share(self._version - base)
-        if share:
-            found = self._select_share(share, parameters, copy.values)
+        rare = thresholds.is_rare(self._version - base)
+        if rare:
+            found = self._select_most(parameters, copy.values)
         if not math.isfinite(error) and not np.isfinite(parameters).all():
             return None
         if found > indices.size:
             sent = self._encode_step(theta, copy, base, parameters - copy.values, None, long=True)
         else:
             indices, changes = indices[:found].copy(), changes[:found].copy()
-            long = share > 0 or found > _LONG_FACTOR * thresholds.quota
+            long = rare or found > _LONG_FACTOR * thresholds.quota
             sent = self._encode_step(theta, copy, base, changes, indices, long=long)
-        if follow and share:
+        if follow and rare:
             thresholds.follow(self._version - base)
         elif follow and sent.decoded is not None:
             received = sent.decoded[1].astype(np.float64)  # squares may leave float32
@@ -191,10 +191,10 @@ class Lossy:
             thresholds.rise()
         return sent
 
-    def _select_share(self, share: float, parameters: Vector, values: Vector) -> int:
-        """Select entries above lower thresholds, until they hold `share` of |parameters - values|^2.
+    def _select_most(self, parameters: Vector, values: Vector) -> int:
+        """Select the entries of `parameters` - `values` for a device that comes rarely, by lower thresholds.
 
-        Returns their number; more than fit if these are over half of the entries or still hold too little.
+        Returns their number: more than there is room for if they are over half of all, or still too few.
         """
         counts = np.zeros(self._thresholds.values.size, np.int64)
         bounds, indices, changes = self._parameters.bounds, self._indices, self._changes
@@ -203,7 +203,7 @@ class Lossy:
             found, error = select(parameters, values, bounds, lower, indices, changes, counts)
             if found > indices.size:
                 break
-            if float(changes[:found] @ changes[:found]) >= share * error:
+            if float(changes[:found] @ changes[:found]) >= RARE_SHARE * error:
                 return int(found)
         return indices.size + 1
 

@@ -10,8 +10,8 @@ So B lags (1 - s) / s steps behind, of `interval` versions each. It lags no more
 
 With few devices, steps are short and need a small share; with many, a large one. A given share bounds s.
 
-A device that comes rarely needs more than that in each of its steps. It gets the s of its own interval. That
-costs few bytes, since it comes rarely.
+A device that comes rarely gets nearly all of what it lacks: it trains seldom, so it must not train an old
+model. That costs few bytes, since it comes rarely.
 """
 
 import math
@@ -33,10 +33,13 @@ _MAX_FRACTION = 0.25
 _MAX_INTERVAL = 1024
 """The most versions between two steps of a device that are counted."""
 
-_RARE = 3
-"""A device comes rarely if its interval is more than three times the average, and"""
+_RARE = 5
+"""An interval of more than five times the average is rare, once"""
 _FEWEST = 20
-"""at least so many steps have been counted."""
+"""so many steps have been counted."""
+
+RARE_SHARE = 0.98
+"""The part of |theta - B|^2 that a step after a rare interval should remove."""
 
 
 class Thresholds:
@@ -71,12 +74,12 @@ class Thresholds:
         """The share of |theta - B|^2 that a step should remove."""
         return min(self._share, self._interval / (self._interval + self.lag)) if self.lag else self._share
 
-    def rare_share(self, interval: int) -> float:
-        """Return the share of |theta - B|^2 that a step after a rare `interval` should remove; 0: usual."""
+    def is_rare(self, interval: int) -> bool:
+        """Whether `interval` versions between two steps of a device are far more than the average."""
         if not self.lag or self._intervals < _FEWEST:
-            return 0.0
+            return False
         average = self._interval / (1 - (1 - _FRACTION_GAIN) ** self._intervals)  # it began at 0
-        return interval / (interval + self.lag) if interval > _RARE * average else 0.0
+        return interval > _RARE * average
 
     @property
     def quota(self) -> float:

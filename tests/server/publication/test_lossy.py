@@ -216,9 +216,8 @@ def test_a_device_that_was_away_gets_what_it_missed() -> None:
     assert len(missed.indices) + len(missed.values) < 4 * LAYOUT.size / 4
 
 
-@pytest.mark.parametrize("lag", [10, 100])
-def test_a_device_that_comes_rarely_gets_the_share_of_its_own_interval(lag: int) -> None:
-    fleet, rare = Fleet(devices=4, terms=TERMS.model_copy(update={"share": 0.3}), lag=lag), 4
+def test_a_device_that_comes_rarely_gets_nearly_all_that_it_lacks() -> None:
+    fleet, rare = Fleet(devices=4, terms=TERMS.model_copy(update={"share": 0.3}), lag=100), 4
     remaining, usual = [], []
     for turn in range(600):
         fleet.move()
@@ -228,8 +227,8 @@ def test_a_device_that_comes_rarely_gets_the_share_of_its_own_interval(lag: int)
             remaining.append((fleet.gap(rare) / before) ** 2)
             assert fleet.agree(rare)
         usual.append(fleet.pull(turn % 3 + 1).count)
-    assert max(remaining[3:]) < 1 - 0.9 * 40 / (40 + lag), "nine tenths: values are coded"
-    assert np.mean(usual[300:]) < 0.3 * LAYOUT.size
+    assert max(remaining[3:]) < 0.05
+    assert np.mean(usual[300:]) < 0.1 * LAYOUT.size
 
 
 def test_nothing_new_is_next_to_nothing() -> None:
