@@ -96,6 +96,7 @@ async def lasting(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]
         assert (tab := seat.tab) is not None
         await until(tab, f"told.updates > {WARM}")
         await tab.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
+        await tab.call("Network.disable")  # the browser would remember what it has loaded
         page = renderer(running.pid)
         ends, before = time.monotonic() + 60 * arguments.minutes, (await seat.told(), seconds_of(page))
         while time.monotonic() < ends:

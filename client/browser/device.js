@@ -6,9 +6,10 @@ import {EMPTY, sha256, toHex} from "./bytes.js";
 import {check, sourceOf} from "./source.js";
 import {DeviceError, Diverged, Refused, RunOver, RunReplaced, ServerFault, Stopped, printable} from "./errors.js";
 import {storageOf} from "./storage.js";
-import {layoutOf} from "./terms.js";
+import {layoutOf, personalLayout} from "./terms.js";
 import {Backend} from "./training/backend.js";
 import {unpackFirst} from "./training/first.js";
+import {PersonalBackend, wholeLayout} from "./training/personal.js";
 import {Replica} from "./training/replica.js";
 import {Trainer} from "./training/trainer.js";
 import {join, parseToken} from "./transport/identity.js";
@@ -46,6 +47,8 @@ import {delay, untilAnswered} from "./transport/retrying.js";
 const MAX_TOO_LARGE = 3;
 const DATA_SECONDS = 1;
 const FACTS_SECONDS = 5;
+/** The shortest time between two writes of personal layers, to spare the storage. */
+const PERSONAL_SECONDS = 10;
 
 export class Device {
     #abort = new AbortController();
@@ -54,6 +57,9 @@ export class Device {
     #paused = "";
     #wake = () => {};
     #factsDue = 0;
+    /** @type {PersonalBackend | null} */
+    #personal = null;
+    #keptAt = 0;
     #state = "";
     #progress = {updates: 0, steps: 0, samples: 0};
 
@@ -219,7 +225,8 @@ export class Device {
             if (first) replica.take(first);
         }
         const graph = await link.graph();
-        const backend = await Backend.load(graph, layout, this.limits.memory);
+        const own = personalLayout(welcome, layout, this.limits.memory);
+        const backend = await Backend.load(graph, wholeLayout(layout, own), this.limits.memory);
         try {
             backend.graph.try(welcome.batch); // before a batch takes memory
             const pinned = link.identity?.graph;
@@ -227,10 +234,15 @@ export class Device {
                 throw new DeviceError("the server's graph is not the one that the token names");
             }
             const sequence = await this.#resend(link, welcome);
-            const trainer = new Trainer(backend, () => this.#take(welcome), layout, welcome);
+            const kept = await this.storage.get(this.#key("personal"));
+            const stored = kept?.run === welcome.run ? kept.theta : null;
+            this.#personal = own && new PersonalBackend(backend, layout.trained.size, own, welcome, stored);
+            const trainer = new Trainer(this.#personal ?? backend, () => this.#take(welcome), layout, welcome);
             replica.take(await link.pull(replica.version, replica.held));
             return await this.#train(link, welcome, replica, trainer, sequence);
         } finally {
+            await this.#keepPersonal(welcome, 0);
+            this.#personal = null;
             await backend.close();
         }
     }
@@ -245,6 +257,7 @@ export class Device {
             this.#signal.throwIfAborted();
             Object.assign(update, {held: replica.held, facts: this.#facts(seconds)});
             await this.storage.set(this.#key("update"), {run: welcome.run, update});
+            await this.#keepPersonal(welcome);
             let receipt;
             try {
                 receipt = await link.push(update);
@@ -273,6 +286,13 @@ export class Device {
             await trainer.storeFleet(receipt.moments, receipt.labels);
             replica.take(receipt.model ?? (await link.pull(replica.version, replica.held)));
         }
+    }
+
+    /** Store the personal layers, in a run that has such, unless they were stored just now. */
+    async #keepPersonal({run}, seconds = PERSONAL_SECONDS) {
+        if (!this.#personal || Date.now() < this.#keptAt + seconds * 1000) return;
+        this.#keptAt = Date.now();
+        await this.storage.set(this.#key("personal"), {run, theta: this.#personal.theta});
     }
 
     /** Send the update of an earlier process again. Returns the last number that the server has. */

@@ -23,7 +23,8 @@ const LARGEST_LEVEL = 2400;
  *   secret: Uint8Array, tasks: boolean, significance: number | null, decays: boolean, elastic: number,
  *   chunk: number, momentum: number, input: number[] | null, adam: boolean, proximal: number, app: Uint8Array,
  *   data: Description | null, heldOut: any, adafactor: number, balances: boolean, selectInterval: number,
- *   evaluate: number, personal: any, base: any, private: boolean, clip: number}} Welcome
+ *   evaluate: number, personal: {layout: any[], start: import("./training/start.js").Start} | null,
+ *   base: any, private: boolean, clip: number}} Welcome
  * @typedef {{tag: "Model", version: number, base: number | null, count: number, indices: Uint8Array,
  *   values: Uint8Array, changes: boolean, indexMode: number, valueMode: number}} Model
  * @typedef {{tag: "Receipt", sequence: number, version: number, model: Model | null, moments: Uint8Array,
@@ -168,6 +169,11 @@ function description(value, name) {
     return found;
 }
 
+function personal(value, name) {
+    if (!Array.isArray(value) || value.length !== 2) throw fail(name, value);
+    return {layout: list(value[0], `${name}.layout`), start: start(value[1], `${name}.start`)};
+}
+
 /**
  * Tag -> the record: its fields in order as [name, check], and the value of those that may be left out.
  * @type {Record<number, {tag: string, limits: import("./scan.js").Limits, fields: [string, Function, any?][]}>}
@@ -186,7 +192,7 @@ export const RECORDS = {
             ["momentum", float, 0], ["input", optional(listOf(int, 8)), null], ["adam", bool, false],
             ["proximal", float, 0], ["app", bytes, EMPTY], ["data", optional(description), null],
             ["heldOut", optional(list), null], ["adafactor", float, 0], ["balances", bool, false],
-            ["selectInterval", int, 0], ["evaluate", int, 0], ["personal", optional(list), null],
+            ["selectInterval", int, 0], ["evaluate", int, 0], ["personal", optional(personal), null],
             ["base", optional(list), null], ["private", bool, false], ["clip", float, 0], ["noise", float, 0],
             ["examples", int, 0], ["sums", optional(list), null],
         ],

@@ -1,5 +1,5 @@
 /**
- * Where a device keeps its identity and the update under way.
+ * Where a device keeps its identity, the update under way, and its personal layers.
  * @module
  */
 import {DeviceError} from "./errors.js";
@@ -74,7 +74,7 @@ export async function identityOf(server, storage = "edgeflock") {
 
 /** Forget all that is stored of a server. @param {string} server @param {Storage | string | null} storage */
 export async function forget(server, storage = "edgeflock") {
-    for (const what of ["identity", "name", "secret", "update"])
+    for (const what of ["identity", "name", "secret", "update", "personal"])
         await storageOf(storage).delete(`${what} ${new URL(server).href}`);
 }
 

@@ -62,14 +62,30 @@ export function layoutOf(welcome, memory) {
     }
     if (/^(a2c|ppo)\b/.test(welcome.loss)) throw unsupported(`learns by acting (model.loss = ${welcome.loss})`);
     const layout = readLayout(welcome.layout, memory);
+    personalLayout(welcome, layout, memory);
     check(welcome.start === null || welcome.start.fillings.length === layout.tensors.length, "start");
     return layout;
+}
+
+/**
+ * The layout of the personal layers of a checked Welcome; null: it has none.
+ * @param {import("./records.js").Welcome} welcome
+ * @param {Layout} layout of the shared layers
+ * @param {number} memory
+ */
+export function personalLayout({personal, balances}, layout, memory) {
+    if (!personal) return null;
+    const entries = layout.trained.tensors.map(({name, shape}) => [name, shape]);
+    const whole = readLayout([...entries, ...personal.layout], memory);
+    if (balances || whole.buffers || personal.start.fillings.length !== personal.layout.length) {
+        throw new ServerFault("the server's personal layers are not those of its run");
+    }
+    return readLayout(personal.layout, memory);
 }
 
 const UNSUPPORTED = [
     ["tasks", 'hands out data shards (coordination.mode = "tasks")'],
     ["elastic", 'averages elastically (coordination.mode = "elastic")'],
-    ["personal", "has layers that stay on a device (model.personal)"],
     ["base", "trains adapters of a frozen model (model.lora)"],
     ["app", "needs an app of the device's own (model.module = arrays:...)"],
     ["clip", 'has devices add noise to their gradients (privacy.mode = "local")'],

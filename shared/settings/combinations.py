@@ -68,7 +68,7 @@ _COHORT, _TASKS = _modes(lambda mode: mode.cohort), _modes(lambda mode: mode.tas
 _NOT_TASKS = _modes(lambda mode: not mode.tasks)
 _BY_DEVICE = _modes(lambda mode: mode.rounds and not mode.tasks)
 _ROUNDS, _NOT_ROUNDS = _modes(lambda mode: mode.rounds), _modes(lambda mode: not mode.rounds)
-_ALONE = _modes(lambda mode: not mode.tasks and not mode.elastic)
+_ALONE = _modes(lambda mode: not (mode.tasks or mode.elastic or mode.private))
 _SUMMED, _NOT_SUMMED = _modes(lambda mode: mode.private), _modes(lambda mode: not mode.private)
 _SINGLE = "and the server of secure sums sees no single update"
 _ADAFACTOR = "local.optimizer=adafactor"
@@ -158,9 +158,9 @@ ROWS: tuple[Row, ...] = (
     Row("fleet.holds", _TASKS, "is the number of shards that each device of an emulated fleet holds"),
     Row("injection.alpha", ("injection.beta",), "is how many devices share, and beta how much"),
     Row("injection.beta", ("injection.alpha",), "is how much devices share, and alpha how many"),
-    Row("server.browsers", _ALONE, "lets browsers take part, which neither compute tasks nor average"),
-    Row("server.browsers", ("model.personal=[]",), "lets browsers take part, which keep no layers"),
+    Row("server.browsers", _ALONE, "lets browsers take part, which compute no tasks, exchanges or secret sums"),
     Row("server.browsers", ("model.lora.targets=[]",), "lets browsers take part, which train no adapters"),
+    Row("server.browsers", ("privacy.mode=none|server",), "lets browsers take part, which add no noise"),
     Row("server.browsers", ("server.client_certificates=",), "lets pages take part, which show none"),
     Row("defence.refresh", ("defence.mode=score",), "is the interval of the server's own gradient"),
     *(

@@ -20,7 +20,7 @@ import {NO_MEMORY, forgetEntries, select, takeBack} from "./selection.js";
  * @typedef {import("../records.js").Update} Update
  * @typedef {import("./backend.js").Batch} Batch
  * @typedef {import("./backend.js").Gradient} Gradient
- * @typedef {{gradient: (theta: Float32Array, batch: Batch) => Promise<Gradient>}} Backend
+ * @typedef {{gradient: (theta: Float32Array, batch: Batch) => Promise<Gradient>, step?: () => void}} Backend
  */
 
 const MAX_NON_FINITE = 20;
@@ -150,6 +150,7 @@ export class Trainer {
                 allFinite(found.gradient) && found.statistics.every((s) => Math.abs(s) <= LARGEST_STATISTIC);
             if (!isUsable) continue;
             this.calibration?.observe(found.gradient, batch.y);
+            this.backend.step?.();
             return {...found, samples: batch.x.length / product(batch.shape)};
         }
         throw new Diverged(

@@ -119,7 +119,9 @@ export class Link {
 
     async #ask(octets, expected) {
         const answer = await this.#untilAnswered(async () => {
-            if (!this.socket || this.socket.error) {
+            const why = this.socket?.error; // of a session that ended while nobody waited for an answer
+            if (why && !(why instanceof ConnectionLost)) throw why;
+            if (!this.socket || why) {
                 const welcome = await this.#dial();
                 if (welcome.run !== this.run) throw new RunReplaced("the server has another run now");
             }

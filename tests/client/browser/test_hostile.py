@@ -174,8 +174,7 @@ RECORDS: dict[str, tuple[Answers, str]] = {
                 {"tasks": True},
             ),
             ('coordination.mode = "elastic"', {"elastic": 0.5}),
-            ("model.personal", {"personal": Personal([["own", [3]]], Start(7, (Filling(1, -0.1, 0.1),)))}),
-            ("model.lora", {"base": Base([["frozen", [3]]], bytes(32), 1.0)}),
+            ("model.lora", {"base": Base([["frozen", [3]]], bytes(32), 1.0, int8=False)}),
             ("model.module = arrays:", {"app": b"app"}),
             ("model.loss = ppo", {"loss": "ppo(clip=0.2)"}),
         )
@@ -184,6 +183,14 @@ RECORDS: dict[str, tuple[Answers, str]] = {
     "a model again and again": (
         {HELLO: WELCOME, PULL: [UNCHANGED] * 20},
         "that nobody asked for|where a Receipt was due",
+    ),
+    "personal layers of another run": (
+        {HELLO: terms(personal=Personal([["own", [3]]], Start(7, ()))), PULL: UNCHANGED},
+        "personal layers are not those of its run",
+    ),
+    "personal layers of 2^40": (
+        {HELLO: terms(personal=Personal([["own", [1 << 40]]], Start(7, (Filling(1, -0.1, 0.1),))))},
+        "memory is too small",
     ),
     "a refusal of many lines": (
         {HELLO: wire.encode(Refusal("dro\npped", "go\n\x1b[31m" * 5000, None))},

@@ -94,3 +94,19 @@ async def test_a_server_that_was_set_up_anew_lets_it_in_by_a_new_token(tmp_path:
         async with node_device(device, server.url, token=server.token) as again:
             assert (await again.ended())["why"] == "over"
         assert server.version == 2
+
+
+async def test_its_personal_layers_learn_and_stay(tmp_path: Path) -> None:
+    """The last layer is the device's own: no update has it, and a restart goes on with it."""
+    model = ef.Model(MODEL, personal=["layers.8.*"])
+    async with ef.Server(model, directory=tmp_path / "run", evaluate="digits:", updates=150) as server:
+        async with node_device(tmp_path / "device", server.url, token=server.token) as device:
+            assert (await device.until("terms"))["parameters"] < 38282, "those that it shares"
+            first = (await device.until("step"))["loss"]
+            await device.until("step", updates=100)
+            await device.do("stop")
+            await device.ended()
+        async with node_device(tmp_path / "device", server.url) as again:
+            assert (await again.until("step"))["loss"] < 0.8 * first, "it has not begun anew"
+            assert (await again.ended())["why"] == "over"
+        assert (await server.until()).version == 150

@@ -12,6 +12,7 @@ import onnxruntime
 
 from edgeflock.client.training.calibration import Calibration
 from edgeflock.client.training.local_optimizer import Adafactor, LocalOptimizer
+from edgeflock.client.training.personal import PersonalBackend
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.training.selector import SelectionMemory, select, take_back
 from edgeflock.shared.codecs import activity, entries, grid, labels, moments, sparse, values
@@ -19,7 +20,9 @@ from edgeflock.shared.errors import BadGraph
 from edgeflock.shared.graphs.footprint import footprint
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.writing import write
+from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.personal import Personal, whole_layout
 from edgeflock.shared.model.start import Filling, Start, generate
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import (
@@ -255,6 +258,53 @@ def optimizer_vectors() -> Iterator[Any]:
         yield {"name": name, "welcome": text(wire.encode(terms)), "steps": steps}
 
 
+class Given:
+    """A backend of a layout that gives the gradient `next`, and notes theta."""
+
+    name = "given"
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.theta = self.next = np.zeros(0, np.float32)
+
+    def gradient(self, theta: Any, x: Any, y: Any) -> Gradient:
+        self.theta = theta.copy()
+        return Gradient(0.5, self.next, np.zeros(self.layout.buffers, np.float32))
+
+
+def personal_vectors() -> Iterator[Any]:
+    """Personal layers of a model with running statistics, at gradients that a backend might give."""
+    shared: list[Any] = [["w", [4, 3]], ["m", [3], True]]
+    own: list[Any] = [["head", [2, 3]], ["bias", [3]]]
+    nothing = np.zeros(0, np.int64)
+    start = Start(9, (Filling(1, -0.5, 0.5), Filling(0, 0.25, 0.0)))
+    for adafactor in (0.0, 0.9375):
+        terms = replace(
+            welcome(adafactor=adafactor),
+            layout=shared,
+            start=Start(9, start.tensors),
+            personal=Personal(own, start),
+        )
+        whole = whole_layout(Layout.from_shapes(shared), own)
+        given, random, steps = Given(whole), np.random.default_rng(8), []
+        backend = PersonalBackend(given, terms)
+        for number in range(14):
+            new = random.standard_normal(whole.parameters.size).astype(np.float32)
+            if number == 7:
+                new[-1] = np.inf
+            given.next = new
+            theta = random.standard_normal(backend.layout.size).astype(np.float32)
+            part = backend.gradient(theta, nothing, nothing).gradient
+            backend.step()
+            steps.append(
+                {
+                    **{"theta": text(theta), "gradient": text(new), "whole": text(given.theta)},
+                    **{"shared": text(part), "own": text(backend.theta)},
+                }
+            )
+        yield {"welcome": text(wire.encode(terms)), "steps": steps}
+
+
 def calibration_vectors() -> Iterator[Any]:
     random, calibration = np.random.default_rng(6), Calibration(LAYOUT)
     for number in range(12):
@@ -390,6 +440,7 @@ def all_vectors() -> dict[str, Any]:
         "models": model_vectors,
         "selections": selection_vectors,
         "optimizers": optimizer_vectors,
+        "personal": personal_vectors,
         "calibrations": calibration_vectors,
         "graphs": graph_vectors,
         "gradients": gradient_vectors,

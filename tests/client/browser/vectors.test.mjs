@@ -150,6 +150,36 @@ test("directions agree to a relative 1e-4 of each entry, moments to a step of th
   }
 });
 
+test("personal layers begin and learn alike, and are part of no gradient", async () => {
+  const {PersonalBackend, wholeLayout} = await load("training/personal.js");
+  const {layoutOf, personalLayout} = await load("terms.js");
+  const {decodeRecord} = await load("records.js");
+  for (const {welcome, steps} of vectors.personal) {
+    const terms = decodeRecord(bytes(welcome));
+    const shared = layoutOf(terms, 2 ** 29);
+    const own = personalLayout(terms, shared, 2 ** 29);
+    assert.deepEqual(wholeLayout(shared, own).tensors.map(({name}) => name), ["w", "head", "bias", "m"]);
+    let step = steps[0];
+    const given = {
+      gradient: async (theta) => {
+        assert.ok(error(theta, floats(step.whole)) < 1e-4, "the whole theta");
+        return {loss: 0.5, gradient: floats(step.gradient), statistics: new Float32Array(3), right: null};
+      },
+    };
+    const backend = new PersonalBackend(given, shared.trained.size, own, terms, null);
+    for (step of steps) {
+      same((await backend.gradient(floats(step.theta), null)).gradient, step.shared);
+      backend.step();
+      assert.ok(error(backend.theta, floats(step.own)) < 1e-4);
+    }
+    const again = new PersonalBackend(given, shared.trained.size, own, terms, backend.theta);
+    assert.equal(again.theta, backend.theta, "what it has stored");
+    for (const damaged of [null, new Float32Array(3), new Float32Array(own.size).fill(NaN), "text"]) {
+      assert.equal(new PersonalBackend(given, shared.trained.size, own, terms, damaged).theta.length, own.size);
+    }
+  }
+});
+
 test("labels are balanced alike", async () => {
   const {Calibration} = await load("training/calibration.js");
   const calibration = new Calibration(layout);
@@ -225,7 +255,7 @@ test("a Welcome beyond the limits is refused before anything is allocated", asyn
   const wrong = {
     protocol: 3, run: "a\nb", batch: 0, localSteps: 2 ** 40, localRate: Infinity, select: 0, balance: NaN, threshold: 2,
     feedback: -1, indices: 0, values: 6, frameBytes: 0, significance: NaN, adafactor: 1, proximal: -1, momentum: NaN,
-    input: [2 ** 50, 2 ** 50], tasks: true, elastic: 0.5, personal: [1], base: [1], app: new Uint8Array(1),
+    input: [2 ** 50, 2 ** 50], tasks: true, elastic: 0.5, personal: {layout: [], start: {seed: 1n, fillings: []}}, base: [1], app: new Uint8Array(1),
     layout: [["w", [2 ** 40, 2 ** 40]]],
   };
   for (const [name, value] of Object.entries(wrong)) {

@@ -17,8 +17,12 @@ ALONE = "set coordination.mode = 'async' or 'buffer' or 'rounds' or 'cohort'"
             ["coordination.mode=elastic"],
             ALONE,
         ),
-        (["model.personal=head.*"], "set model.personal = []"),
         (['model.lora={"rank": 8, "targets": ["*.q"]}'], "set model.lora.targets = []"),
+        (["coordination.mode=private"], ALONE),
+        (
+            ["privacy.mode=local", "privacy.clip=1", "privacy.noise=1"],
+            "set privacy.mode = 'none' or 'server'",
+        ),
         (["server.client_certificates=devices"], "set server.client_certificates = ''"),
     ],
 )
