@@ -158,7 +158,7 @@ ROWS: tuple[Row, ...] = (
     Row("fleet.holds", _TASKS, "is the number of shards that each device of an emulated fleet holds"),
     Row("injection.alpha", ("injection.beta",), "is how many devices share, and beta how much"),
     Row("injection.beta", ("injection.alpha",), "is how much devices share, and alpha how many"),
-    Row("server.browsers", _ALONE, "lets browsers take part, which compute no tasks, exchanges or secret sums"),
+    Row("server.browsers", _ALONE, "lets browsers take part, which do no tasks, exchanges or secret sums"),
     Row("server.browsers", ("model.lora.targets=[]",), "lets browsers take part, which train no adapters"),
     Row("server.browsers", ("privacy.mode=none|server",), "lets browsers take part, which add no noise"),
     Row("server.browsers", ("server.client_certificates=",), "lets pages take part, which show none"),

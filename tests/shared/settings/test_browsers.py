@@ -20,7 +20,13 @@ ALONE = "set coordination.mode = 'async' or 'buffer' or 'rounds' or 'cohort'"
         (['model.lora={"rank": 8, "targets": ["*.q"]}'], "set model.lora.targets = []"),
         (["coordination.mode=private"], ALONE),
         (
-            ["privacy.mode=local", "privacy.clip=1", "privacy.noise=1"],
+            [
+                "privacy.mode=local",
+                "privacy.clip=1",
+                "privacy.noise=1",
+                "privacy.delta=1e-6",
+                "privacy.examples=500",
+            ],
             "set privacy.mode = 'none' or 'server'",
         ),
         (["server.client_certificates=devices"], "set server.client_certificates = ''"),
