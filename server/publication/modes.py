@@ -13,8 +13,10 @@ from edgeflock.server.publication.exact import Exact
 from edgeflock.server.publication.lossy import Lossy
 from edgeflock.server.publication.spill import Spill
 from edgeflock.shared.model.layout import Layout
+from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.model.start import Weights
 from edgeflock.shared.protocol.messages import Model
+from edgeflock.shared.selection import fraction_of
 from edgeflock.shared.settings.config import Config
 
 
@@ -60,6 +62,9 @@ _LAG = 100
 is of _BATCH samples. Versions of larger batches change the model more."""
 _BATCH, _EXPONENT, _MIN_LAG = 10, 0.6, 25
 
+_TEXT_BATCH = 32
+"""Samples as which a batch counts at least if its loss is per token: a text has many predictions."""
+
 First = NDArray[np.float32] | None
 """The model of version 0 (float32 [P + B]) if every device can make it, else None."""
 
@@ -73,18 +78,28 @@ def _lossy(config: Config, layout: Layout, version: int, first: First, directory
     spill = Spill(directory, size, limits.downlink_disk_bytes)
     parameters = None if first is None else first[:size]
     copies = Copies(layout.parameters, parameters, limits.downlink_bytes // (4 * size), spill)
-    return Lossy(layout, version, copies, config.downlink, _patience(config, size), lag_of(config))
+    downlink = config.downlink
+    if _is_of_tokens(config):
+        fraction = fraction_of(downlink.select, layout, _TEXT_BATCH)
+        downlink = downlink.model_copy(update={"select": fraction})
+    return Lossy(layout, version, copies, downlink, _patience(config, size), lag_of(config))
 
 
 def lag_of(config: Config) -> int:
-    """Return the versions that a replica may lag: 100 with batches of 10, 50 with 32, at least 25.
+    """Return the versions that a replica may lag: 100 with batches of 10, 50 with 32 or texts, at least 25.
 
     0: there is no bound, because devices of a round begin at one version.
     """
     if config.coordination.traits.rounds:
         return 0
-    part: float = min(1.0, _BATCH / config.local.batch) ** _EXPONENT
+    batch = max(config.local.batch, _TEXT_BATCH) if _is_of_tokens(config) else config.local.batch
+    part: float = min(1.0, _BATCH / batch) ** _EXPONENT
     return max(_MIN_LAG, round(_LAG * part))
+
+
+def _is_of_tokens(config: Config) -> bool:
+    loss = config.model.loss
+    return loss in LOSSES and LOSSES[loss].per_token
 
 
 def _patience(config: Config, size: int) -> int:

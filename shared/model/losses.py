@@ -27,6 +27,8 @@ class Loss:
     scaled."""
     acts: bool = False
     """Whether it is for a policy that acts in an environment (shared/environments)."""
+    per_token: bool = False
+    """Whether a sample has a prediction for each of its tokens."""
 
 
 def loss_of(found: object) -> Loss | None:
@@ -69,7 +71,9 @@ LOSSES: Table[Loss] = Table(
         ),
         "huber": Loss("torch.nn.functional:huber_loss", numbers=True),
         "l1": Loss("torch.nn.functional:l1_loss", numbers=True),
-        "next_token": Loss("edgeflock.shared.model.token_losses:next_token", _right_tokens, own=True),
+        "next_token": Loss(
+            "edgeflock.shared.model.token_losses:next_token", _right_tokens, own=True, per_token=True
+        ),
         "a2c": Loss("edgeflock.shared.model.policy_losses:a2c", own=True, acts=True),
         "ppo": Loss("edgeflock.shared.model.policy_losses:ppo", own=True, acts=True),
     },

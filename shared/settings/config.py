@@ -11,7 +11,7 @@ from edgeflock.shared.settings.client import ClientConfigSettings, ClientSetting
 from edgeflock.shared.settings.combinations import Row, broken_rows
 from edgeflock.shared.settings.coordination import CoordinationSettings, DefenceSettings
 from edgeflock.shared.settings.limits import LimitSettings
-from edgeflock.shared.settings.model import ARRAYS, ModelSettings
+from edgeflock.shared.settings.model import ARRAYS, LoraSettings, ModelSettings
 from edgeflock.shared.settings.modes import DEFAULT, Mode, traits_of
 from edgeflock.shared.settings.optimizer import OptimizerSettings
 from edgeflock.shared.settings.presets import PRESETS
@@ -22,8 +22,9 @@ from edgeflock.shared.settings.settings import Section, descriptions, parse_as
 from edgeflock.shared.settings.traffic import CompressionSettings, DownlinkSettings, InjectionSettings
 
 ADAFACTOR = "adafactor"
-ADAFACTOR_RATE = 0.01
-"""The usual step of a device moves a parameter by this part of its tensor's RMS."""
+ADAFACTOR_RATE, ADAPTERS_RATE = 0.01, 0.03
+"""The usual step of a device moves a parameter by this part of its tensor's RMS. The second is for adapters,
+of which half begin with zeros (docs/results/finetune.md)."""
 
 
 class Config(Section):
@@ -74,9 +75,11 @@ class Config(Section):
             if not traits.elastic:
                 settings = _with_defaults(settings, "coordination", {"learning_rate": 1.0})
         if _uses_adafactor(settings, traits):
+            lora = _section_of(settings, "model").get("lora", {})
+            usual = ADAFACTOR_RATE if lora in ({}, "{}", "", LoraSettings()) else ADAPTERS_RATE
             if not traits.elastic:
-                settings = _with_defaults(settings, "coordination", {"learning_rate": ADAFACTOR_RATE})
-            rate = _section_of(settings, "coordination").get("learning_rate", ADAFACTOR_RATE)
+                settings = _with_defaults(settings, "coordination", {"learning_rate": usual})
+            rate = _section_of(settings, "coordination").get("learning_rate", usual)
             settings = _with_defaults(settings, "local", {"optimizer": ADAFACTOR, "rate": rate})
         sharded = _section_of(settings, "scale").get("shards", 0) not in (0, "0")
         downlink = "exact" if sharded else traits.downlink

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.publication.copies import Copies
 from edgeflock.server.publication.lossy import Lossy
-from edgeflock.server.publication.modes import lag_of
+from edgeflock.server.publication.modes import lag_of, publication_of
 from edgeflock.server.publication.spill import Spill
 from edgeflock.server.publication.thresholds import Thresholds
 from edgeflock.shared.model.layout import Layout
@@ -118,6 +118,8 @@ def test_without_a_bound_on_the_lag_the_share_is_what_is_given() -> None:
 @pytest.mark.parametrize(("batch", "lag"), [(1, 100), (10, 100), (32, 50), (100, 25), (1000, 25)])
 def test_a_replica_lags_fewer_versions_of_larger_batches(batch: int, lag: int) -> None:
     assert lag_of(Config.model_validate({"local": {"batch": batch}})) == lag
+    text = {"local": {"batch": batch}, "model": {"loss": "next_token"}}
+    assert lag_of(Config.model_validate(text)) == min(lag, 50), "a text has many predictions"
     rounds = {"local": {"batch": batch}, "coordination": {"mode": "rounds"}}
     assert lag_of(Config.model_validate(rounds)) == 0
 
@@ -131,3 +133,15 @@ def test_an_interval_of_more_than_five_times_the_average_is_rare() -> None:
     assert not thresholds.is_rare(49)
     assert thresholds.is_rare(51)
     assert not unbounded.is_rare(51)
+
+
+@pytest.mark.parametrize(("loss", "entries"), [("cross_entropy", 100), ("next_token", 404)])
+def test_differences_have_more_entries_if_the_loss_is_per_token(loss: str, entries: int) -> None:
+    layout = Layout.from_shapes([("a", (100, 100))])
+    lossy = publication_of(Config.model_validate({"model": {"loss": loss}}), layout, 0, None)
+    assert isinstance(lossy, Lossy)
+    assert round(lossy._thresholds.quota) == entries
+    chosen = {"model": {"loss": loss}, "downlink": {"select": 0.5}}
+    lossy = publication_of(Config.model_validate(chosen), layout, 0, None)
+    assert isinstance(lossy, Lossy)
+    assert lossy._thresholds.quota == 5000

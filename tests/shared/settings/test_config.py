@@ -481,6 +481,9 @@ def test_an_error_in_set_names_the_member() -> None:
 def test_devices_go_by_adafactor_at_its_own_rate_unless_a_rate_is_given() -> None:
     config = Config()
     assert (config.local.optimizer, config.coordination.learning_rate) == ("adafactor", ADAFACTOR_RATE)
+    tuned = parse('[model]\nlora = {targets = ["head"]}')
+    assert (tuned.coordination.learning_rate, tuned.local.rate) == (0.03, 0.03)
+    assert parse("", overrides=['model.lora={"targets": ["head"]}']).local.rate == 0.03
     assert config.local.rate == ADAFACTOR_RATE
     assert parse(describe()) == config
     given = parse(overrides=["coordination.learning_rate=0.1"])
