@@ -2,7 +2,7 @@
 
     run tiny central 0.003            a line of RESULTS, a .jsonl file
     run whole fleet SETTING=VALUE ...
-    run whole memory torch              the peak of a device's process beyond that of one without a model
+    run whole memory torch int8         the peak of a device's process beyond that of one without a model
     report                            the table in Markdown
 
 FOLDER is that of benchmarks.finetune.pretrain. What stands in RESULTS is not run again.

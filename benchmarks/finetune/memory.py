@@ -24,8 +24,11 @@ _DEVICE = "import sys\nsys.modules['numba'] = None\n" + CLIENT
 """A client without numba, which comes with the extra `server` only."""
 
 
-def measure(task: Task, folder: Path, backend: str) -> dict[str, Any]:
-    """Return the peak resident sets in bytes (VmHWM) of two devices; one trains 650 parameters instead."""
+def measure(task: Task, folder: Path, backend: str, base: str = "f32") -> dict[str, Any]:
+    """Return the peak resident sets in bytes (VmHWM) of two devices; one trains 650 parameters instead.
+
+    `base` is model.lora.base.
+    """
     data = domain(folder, task.size, task.tested)
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -39,12 +42,12 @@ def measure(task: Task, folder: Path, backend: str) -> dict[str, Any]:
             "loss": "next_token",
             "weights": str(weights(folder, task.size).resolve()),
             "data": f"npz:{place / 'domain.npz'}",
-            "lora": json.dumps(LORA),
+            "lora": json.dumps({**LORA, "base": base}),
         }
         peak = _peak(place / "tuned", tuned, task.batch, backend)
         idle = _peak(place / "idle", {"module": _IDLE, "data": "digits:"}, task.batch, backend)
-    base = weights(folder, task.size).stat().st_size
-    return {"peak": peak, "idle": idle, "base": base, "updates": _UPDATES}
+    size = weights(folder, task.size).stat().st_size
+    return {"peak": peak, "idle": idle, "base": size, "updates": _UPDATES}
 
 
 def _peak(place: Path, model: dict[str, str], batch: int, backend: str) -> int:

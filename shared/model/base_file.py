@@ -23,7 +23,7 @@ SCALES = ":scales"
 _LARGEST = 127
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """An array of the file."""
 
     name: str
@@ -43,16 +43,16 @@ class Part(NamedTuple):
         return self.start + self.size
 
 
-def parts_of(layout: Layout, *, int8: bool) -> list[Part]:
+def parts_of(layout: Layout, *, int8: bool) -> list[FilePart]:
     """Return the arrays of the file of a base of this layout, in order. `int8`: matrices have eight bits."""
     matrices = [t for t in layout.tensors if int8 and len(t.shape) > 1 and not t.buffer]
-    parts: list[Part] = []
+    parts: list[FilePart] = []
     for tensor in layout.tensors:
         scaled = tensor in matrices
         name, shape = (tensor.name + SCALES, tensor.shape[:1]) if scaled else (tensor.name, tensor.shape)
-        parts.append(Part(name, shape, parts[-1].stop if parts else 0, int8=False))
+        parts.append(FilePart(name, shape, parts[-1].stop if parts else 0, int8=False))
     for matrix in matrices:
-        parts.append(Part(matrix.name, matrix.shape, parts[-1].stop, int8=True))
+        parts.append(FilePart(matrix.name, matrix.shape, parts[-1].stop, int8=True))
     return parts
 
 
@@ -65,7 +65,7 @@ class BaseFile(NamedTuple):
     int8: bool
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[FilePart]:
         return parts_of(self.layout, int8=self.int8)
 
     @property
@@ -78,7 +78,7 @@ class BaseFile(NamedTuple):
         return arrays_of(self.parts, np.memmap(self.path, np.uint8, "c"))
 
 
-def arrays_of(parts: list[Part], octets: Octets) -> dict[str, NDArray[Any]]:
+def arrays_of(parts: list[FilePart], octets: Octets) -> dict[str, NDArray[Any]]:
     """Return the arrays by name, as views of the file's bytes."""
     return {
         part.name: octets[part.start : part.stop].view("i1" if part.int8 else "<f4").reshape(part.shape)
