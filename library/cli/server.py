@@ -49,6 +49,7 @@ def server(
         bool,
         typer.Option("--standby", help="Wait while another server hosts the run; with journal.url only."),
     ] = False,
+    check: Annotated[bool, typer.Option("--check", hidden=True, help="Read the settings, and end.")] = False,
     json: Json = False,
     log_level: LogLevel = Level.info,
     log_format: LogFormat = Format.text,
@@ -163,6 +164,8 @@ def server(
                 f"--standby: journal.url = {settings.journal.url!r} is for one server alone; servers that "
                 "stand by for each other share a database, postgresql://..."
             )
+        if check:
+            return
         if not settings.model.arrays:
             import torch
 

@@ -1,9 +1,11 @@
 """Listening sockets of a server or a gateway, with connection limits and byte counts."""
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -14,10 +16,34 @@ from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.connections.forwarding import ForwardedConnection
 from edgeflock.server.connections.traffic import Traffic
 from edgeflock.shared.errors import EdgeflockError
+from edgeflock.shared.logs import OncePerMinute
 
 log = logging.getLogger("edgeflock.server.requests")
 """For aiohttp, without what is no HTTP: its sender gets the reason, and could fill the log."""
 log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
+logging.getLogger("asyncio").addFilter(OncePerMinute("socket.accept() out of system resource"))
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class _ListeningSocket(socket.socket):
+    """Accepts nothing for a moment, once no file descriptor or memory was free for a connection.
+
+    asyncio calls `accept` up to `backlog` times in a row. Each failure would be a line in the log and one
+    more timer that tries again a second later.
+    """
+
+    _waits_until = 0.0
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if time.monotonic() < self._waits_until:
+            raise BlockingIOError
+        try:
+            return super().accept()
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                self._waits_until = time.monotonic() + 0.5
+            raise
 
 
 @asynccontextmanager
@@ -65,14 +91,18 @@ async def bind(
     servers: list[asyncio.Server] = []
     try:
         try:
-            for one in sockets or ():
+            bound = [one.dup() for one in sockets or ()]
+            if not bound:
+                binding = await loop.create_server(protocol, host, port, start_serving=False)
+                bound = [one.dup() for one in binding.sockets]
+                binding.close()
+                if sockets is not None:
+                    sockets += [one.dup() for one in bound]
+            for one in bound:
                 is_forwarded = one.family == getattr(socket, "AF_UNIX", None)
                 made = (lambda: ForwardedConnection(protocol)) if is_forwarded else protocol
-                servers.append(await loop.create_server(made, sock=one.dup(), ssl=tls, backlog=1024))
-            if not servers:
-                servers.append(await loop.create_server(protocol, host, port, ssl=tls, backlog=1024))
-                if sockets is not None:
-                    sockets += [one.dup() for one in servers[0].sockets]
+                listening = _ListeningSocket(fileno=one.detach())
+                servers.append(await loop.create_server(made, sock=listening, ssl=tls, backlog=1024))
         except OSError as error:
             raise EdgeflockError(
                 f"cannot listen on {host}:{port}: {error.strerror}; set another server.host or server.port, "

@@ -1,5 +1,6 @@
 """The server of several runs that forwards connections to the server of this one, in a process of its own."""
 
+import ctypes
 import json
 import os
 import signal
@@ -14,6 +15,9 @@ from typing import Self
 
 VARIABLE = "EDGEFLOCK_REVERSE_PROXY"
 """The environment variable with a `ReverseProxy` as JSON."""
+
+_PR_SET_PDEATHSIG = 1
+"""Asks Linux for a signal once the parent process ends: prctl(2)."""
 
 _END_SECONDS = 20.0
 """Seconds for a clean end, once the server of several runs is gone."""
@@ -60,8 +64,11 @@ class ReverseProxy:
     def end_with_it(self) -> None:
         """End this process as SIGTERM does once standard input ends, because the server in front has.
 
-        A thread reads it, so that a busy or hanging event loop ends, too.
+        A thread reads it, so that a busy or hanging event loop ends, too. On Linux this also continues a
+        process that SIGSTOP has stopped.
         """
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
         def watch() -> None:
             while os.read(sys.stdin.fileno(), 1):

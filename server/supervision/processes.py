@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -130,6 +131,43 @@ class RunProcess:
             if code == 200:
                 self.status = status
 
+    async def check(self, file: RunFile) -> str:
+        """Return what is wrong with the settings of a changed file; empty: nothing. Raises OSError.
+
+        A process checks names of modules and of tables, which this one need not load.
+        """
+        try:
+            await asyncio.to_thread(file.settings)
+        except ConfigError as error:
+            return str(error)
+        process = await asyncio.create_subprocess_exec(
+            *self._command(file),
+            "--check",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                _, said = await process.communicate()
+        except TimeoutError:
+            return f"{file.path}: its settings are not read within {_END_SECONDS:g} s"
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        return (
+            printable(said.decode("utf-8", "replace").rpartition("edgeflock: ")[2])
+            if process.returncode
+            else ""
+        )
+
+    def _command(self, file: RunFile) -> tuple[str, ...]:
+        """Return the command of a server of the run."""
+        decided = (f"server.directory={file.directory}", f"server.host={self.host}")
+        options = [part for setting in decided for part in ("--set", setting)]
+        return sys.executable, "-m", "edgeflock", "server", str(file.path), *self.arguments, *options
+
     def _set(self, state: ProcessState, reason: str = "") -> None:
         if (state, reason) != (self.state, self.reason):
             level = logging.INFO if state in ("starting", "running", "paused") else logging.WARNING
@@ -162,8 +200,7 @@ class RunProcess:
         self._last_line = ""
         environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "edgeflock", "server", str(self.file.path), *self.arguments),
-            *("--set", f"server.directory={self.file.directory}", "--set", f"server.host={self.host}"),
+            *self._command(self.file),
             stdin=asyncio.subprocess.PIPE,  # its end tells the process that this one is gone
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -34,9 +34,11 @@ from edgeflock.server.supervision.run_files import ARCHIVE, RunFile, run_files
 from edgeflock.server.supervision.switch import PREFIX, Destination, Switch
 from edgeflock.server.web import Origins, assets
 from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.logs import OncePerMinute
 from edgeflock.shared.settings.config import Config
 
 log = logging.getLogger(__name__)
+log.addFilter(OncePerMinute("the folder of runs cannot be followed"))
 
 _POLL_SECONDS = 1.0
 """Seconds between two looks at the folder and at the tokens."""
@@ -215,14 +217,12 @@ class Supervisor:
 
     async def _change(self, run: RunProcess, file: RunFile) -> None:
         """Restart a run whose file has changed, unless its new settings are wrong."""
+        problem = "" if run.state == "failed" else await run.check(file)
         run.file, run.file_error = file, ""
-        try:
-            file.settings()
-        except ConfigError as error:
-            if run.state != "failed":
-                run.file_error = f"goes on as before, since its changed file is wrong: {error}"
-                log.warning("run %s %s", file.name, run.file_error)
-                return
+        if problem:
+            run.file_error = f"goes on as before, since its changed file is wrong: {problem}"
+            log.warning("run %s %s", file.name, run.file_error)
+            return
         if run.state != "paused":
             log.info("run %s: %s has changed, so it is started again", file.name, file.path)
             await run.stop()

@@ -126,7 +126,7 @@ def _from_tables(
     """`origin` says where a section's key was set."""
     settings: _Settings = {}
     for section, table in tables.items():
-        if not isinstance(table, dict):
+        if not isinstance(table, dict) or not (table or section in schema.model_fields):
             settings["", section] = _Setting(table, origin("", section))
             continue
         for key, value in table.items():
@@ -160,6 +160,8 @@ def _line(text: str, section: str, key: str) -> int:
         stripped = line.strip()
         if stripped.startswith("["):
             current = stripped.split("]")[0].strip("[ ]")
+            if not section and current == key:
+                return number
         elif current == section and stripped.partition("=")[0].strip(" \"'") == key:
             return number
     return 1
@@ -210,8 +212,10 @@ def _unknown(schema: type[Section], section: str, key: str, setting: _Setting) -
         return ""
     path = f"{section}.{key}" if section else key
     text = f"{path} = {setting.value!r}"
+    if setting.value == {} and not section:
+        return f"{setting.origin}: unknown section [{key}]; sections are {', '.join(schema.model_fields)}"
     new = RENAMED.get(path, RENAMED.get(text))
-    near = f"it is called {new} now" if new else _hint(schema, path)
+    near = f"it is called {new} now" if new else _hint(schema, section, key)
     problem = f"unknown key {text}" if section else f"{text} is outside a section"
     return f"{setting.origin}: {problem}; {near}"
 
@@ -232,18 +236,22 @@ def _is_family(schema: type[Section], section: str) -> bool:
     return section in schema.model_fields and get_origin(schema.model_fields[section].annotation) is dict
 
 
-def _hint(schema: type[Section], path: str) -> str:
-    """Return the remedy for the unknown `path`: a similar key, or the sections."""
-    section, _, key = path.rpartition(".")
+def _hint(schema: type[Section], section: str, key: str) -> str:
+    """Return the remedy for an unknown key: a similar one, or the sections."""
     if key == "preset":
         return "a preset stands before the first section"
-    names = [*schema.model_fields, section]
-    known = [f"{name}.{known}" for name in dict.fromkeys(names) for known in _fields(schema, name)]
+    names = dict.fromkeys([section, *schema.model_fields])
+    paths = [*(f"{name}.{known}" for name in names for known in _fields(schema, name)), *RENAMED]
+    keys = [path.rpartition(".")[2] for path in paths]
+    own = [known for path, known in zip(paths, keys, strict=True) if path == f"{section}.{known}"]
     # A right key in a wrong section is a better guess than a similar spelling.
-    same_key = [candidate for candidate in known if candidate.rpartition(".")[2] == (key or path)]
-    near = same_key or difflib.get_close_matches(path, [*known, *RENAMED], n=1, cutoff=0.5)
-    if near:
-        return f"did you mean {RENAMED.get(near[0], near[0])}?"
+    if near := (
+        [key] * (key in keys)
+        or difflib.get_close_matches(key, own, 1, 0.5)
+        or difflib.get_close_matches(key, keys, 1, 0.75)
+    ):
+        path = paths[keys.index(near[0])]
+        return f"did you mean {RENAMED.get(path, path)}?"
     return f"sections are {', '.join(schema.model_fields)}"
 
 
@@ -257,6 +265,8 @@ def _explain(error: Any, settings: _Settings) -> str:
     else:
         return f"{'.'.join(path) or 'settings'}: {message}"
     setting = settings[section, key]
+    if ": preset = " in setting.origin:
+        message = message.replace(f"leave {section}.{key} out", "leave the preset out")
     hint = ""
     if error["type"] == "literal_error":
         options = re.findall("'(.*?)'", error["ctx"]["expected"])

@@ -100,6 +100,7 @@ async def test_no_process_is_left_once_the_server_is_killed(tmp_path: Path) -> N
         for name in ("a", "b"):
             await hosting.until_state(name, "running")
         assert len(hosting.children()) == 2
+        os.kill(hosting.child("a"), signal.SIGSTOP)
         hosting.process.kill()
         await hosting.process.wait()
         async with asyncio.timeout(60):
@@ -209,11 +210,11 @@ async def test_a_run_is_paused_resumed_changed_and_archived(
 
         (hosting.folder / "b.toml").write_text(CLOSED)
         await hosting.until_state("b", "running")
-        (hosting.folder / "b.toml").write_text("[server]\nport = 1\n")
-        while "port" not in (await hosting.rows())["b"]["reason"]:
-            await asyncio.sleep(0.1)
-        assert (await hosting.rows())["b"]["state"] == "running", "wrong settings change nothing"
         first = hosting.child("b")
+        for wrong in ("server.port = 1", "coordination.mode = 'nine'"):
+            (hosting.folder / "b.toml").write_text(wrong)
+            row = await hosting.until("b", lambda row, wrong=wrong: wrong.split()[0] in row["reason"])
+            assert (row["state"], hosting.child("b")) == ("running", first), "wrong settings change nothing"
         (hosting.folder / "b.toml").write_text(CLOSED + "\n")
         await hosting.until(
             "b", lambda row: row["state"] == "running" and hosting.child("b") not in (0, first)

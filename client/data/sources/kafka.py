@@ -28,6 +28,7 @@ from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import RECORD_BYTES, Skipped, StreamChunk
 from edgeflock.client.data.uri import PASSWORD, TLS, Uri, password, tls
 from edgeflock.shared.extras import install_command
+from edgeflock.shared.logs import OncePerMinute
 from edgeflock.shared.protocol.backoff import back_off
 
 if TYPE_CHECKING:
@@ -173,18 +174,4 @@ _LOGGERS = ("aiokafka", "aiokafka.conn", "aiokafka.consumer.fetcher", "aiokafka.
 """aiokafka's loggers that repeat themselves several times a second while a broker is unavailable."""
 
 
-class _OncePerMinute(logging.Filter):
-    """Passes one record per minute of each logger."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._passed: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.created - self._passed.get(record.name, 0.0) < 60:
-            return False
-        self._passed[record.name] = record.created
-        return True
-
-
-_ONCE_PER_MINUTE = _OncePerMinute()
+_ONCE_PER_MINUTE = OncePerMinute()

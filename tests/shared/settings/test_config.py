@@ -168,6 +168,12 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
             "[run]\nlearning_rate = 5\n",
             ["unknown key run.learning_rate = 5", "did you mean coordination.learning_rate?"],
         ),
+        ("[run]\nfoo = 5\n", ["fleet.toml line 2: unknown key run.foo = 5; sections are server, "]),
+        ("[model]\n[run]\n", ["fleet.toml line 2: unknown section [run]; sections are server, "]),
+        (
+            'preset = "cohort"\n[coordination]\nmode = "tasks"\n',
+            ["set coordination.mode = 'cohort', or leave the preset out"],
+        ),
         ("[rum]\nseed = 5\n", ["line 2", "unknown key rum.seed = 5", "did you mean model.seed?"]),
         (
             "[zzzzzzzz]\nqqqqqqqq = 5\n",

@@ -22,6 +22,7 @@ from edgeflock.client.data.sources import mqtt as mqtt_source
 from edgeflock.client.data.sources import open_source
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.logs import OncePerMinute
 from edgeflock.shared.protocol.backoff import back_off
 from tests.certificates import certificate
 from tests.client.data.sources.brokers import Mosquitto, mock_kafka, passwords
@@ -381,7 +382,7 @@ async def test_leaving_a_group_whose_broker_is_away_ends(
 
 
 def test_a_repeating_library_says_something_once_a_minute() -> None:
-    once = kafka_source._OncePerMinute()
+    once = OncePerMinute()
 
     def passes(name: str, second: float) -> bool:
         said = logging.LogRecord(name, logging.ERROR, "", 0, "gone", None, None)
