@@ -1,12 +1,13 @@
 """How the tests run here: on all cores, and in no hurry, because no test says anything about time."""
 
 import gc
+import hashlib
 import logging
 import os
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Before numpy is loaded, also by the workers: as many processes as cores, and one thread each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -14,8 +15,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # On a busy machine a client that gives way comes to nothing.
 os.environ["EDGEFLOCK_CLIENT__LOW_PRIORITY"] = "false"
 
+import msgpack
 import pytest
 from hypothesis import HealthCheck, settings
+
+from edgeflock.shared.files import write_atomically
 
 if TYPE_CHECKING:
     from tests.postgres import Cluster
@@ -108,6 +112,32 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(700, 10, 100)
         gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _zoo_is_exported_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Servers of this session share the graphs of a model of the zoo. An export is seconds of computing."""
+    from edgeflock.server.training_graph.served import GraphStore
+
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # of all workers of this session
+    export = GraphStore._export_in_process
+
+    async def export_once(store: GraphStore) -> dict[str, Any]:
+        model = store._model
+        if not model.module.startswith("edgeflock.client.zoo:") or model.data not in ("", "digits:"):
+            return await export(store)
+        key = hashlib.sha256(model.model_dump_json().encode()).hexdigest()
+        file = folder / f"{key}.graphs"
+        if not file.exists():
+            write_atomically(file, msgpack.packb(await export(store)))
+        graphs: dict[str, Any] = msgpack.unpackb(file.read_bytes())
+        return graphs
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GraphStore, "_export_in_process", export_once)
+        yield
 
 
 @pytest.fixture
