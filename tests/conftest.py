@@ -114,9 +114,9 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _zoo_is_exported_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Servers of this session share the graphs of a model of the zoo. An export is seconds of computing."""
+@pytest.fixture(autouse=True)
+def _exports_are_quick(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Servers here export a model of the tests in a thread, and one of the zoo once a session."""
     from edgeflock.server.training_graph.served import GraphStore
 
     folder = tmp_path_factory.getbasetemp()
@@ -124,20 +124,23 @@ def _zoo_is_exported_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         folder = folder.parent  # of all workers of this session
     export = GraphStore._export_in_process
 
-    async def export_once(store: GraphStore) -> dict[str, Any]:
+    async def export_quickly(store: GraphStore) -> dict[str, Any]:
         model = store._model
-        if not model.module.startswith("edgeflock.client.zoo:") or model.data not in ("", "digits:"):
+        if not model.module.startswith(("edgeflock.client.zoo:", "tests.")):
             return await export(store)
         key = hashlib.sha256(model.model_dump_json().encode()).hexdigest()
         file = folder / f"{key}.graphs"
-        if not file.exists():
-            write_atomically(file, msgpack.packb(await export(store)))
-        graphs: dict[str, Any] = msgpack.unpackb(file.read_bytes())
+        if file.exists():
+            kept: dict[str, Any] = msgpack.unpackb(file.read_bytes())
+            return kept
+        import tests.exporting  # noqa: F401
+
+        graphs = await store._export_in_thread()
+        if model.module.startswith("edgeflock") and model.data in ("", "digits:"):
+            write_atomically(file, msgpack.packb(graphs))
         return graphs
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GraphStore, "_export_in_process", export_once)
-        yield
+    monkeypatch.setattr(GraphStore, "_export_in_process", export_quickly)
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
-def _models_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the exporting process, too."""
+def _exports_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not: here they run as a server runs them. Their process finds the models, too."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
