@@ -50,6 +50,9 @@ class Hosting:
     async def until_state(self, name: str, state: str) -> dict[str, Any]:
         return await self.until(name, lambda row: row["state"] == state)
 
+    async def until_reason(self, name: str, words: str) -> dict[str, Any]:
+        return await self.until(name, lambda row: words in row.get("reason", ""))
+
     def child(self, name: str) -> int:
         """The process of a run; 0: it has none."""
         return next((pid for pid, text in self.children().items() if f"/{name}.toml" in text), 0)

@@ -114,7 +114,7 @@ async def test_a_run_starts_once_the_process_that_has_its_folder_ends(tmp_path: 
     with open(folder / "lock", "w") as held:  # noqa: ASYNC230  # as a process that outlives a server
         fcntl.flock(held, fcntl.LOCK_EX)
         async with several_runs(tmp_path / "runs", a=OPEN) as hosting:
-            row = await hosting.until("a", lambda row: "another server hosts it" in row["reason"])
+            row = await hosting.until_reason("a", "another server hosts it")
             assert row["state"] == "restarting"
             fcntl.flock(held, fcntl.LOCK_UN)
             await hosting.until_state("a", "running")
@@ -213,7 +213,7 @@ async def test_a_run_is_paused_resumed_changed_and_archived(
         first = hosting.child("b")
         for wrong in ("server.port = 1", "coordination.mode = 'nine'"):
             (hosting.folder / "b.toml").write_text(wrong)
-            row = await hosting.until("b", lambda row, wrong=wrong: wrong.split()[0] in row["reason"])
+            row = await hosting.until_reason("b", wrong.split()[0])
             assert (row["state"], hosting.child("b")) == ("running", first), "wrong settings change nothing"
         (hosting.folder / "b.toml").write_text(CLOSED + "\n")
         await hosting.until(
