@@ -159,7 +159,7 @@ def parse(
         raise ConfigError(
             f"{source}: fleet.devices = {file.fleet.devices}: fewer than the {len(file.classes)} classes"
         )
-    if not file.end.updates and not file.fleet.seconds:
+    if not (file.end.updates or file.fleet.seconds or file.privacy.epsilon or file.privacy.participations):
         raise ConfigError(f"{source}: the run has no end: set end.updates or fleet.seconds")
     return file
 

@@ -177,7 +177,7 @@ ROWS: tuple[Row, ...] = (
     Row("privacy.examples", _LOCAL, "is the number of examples of a device"),
     *_refusals(
         "server",
-        ("coordination.mode=buffer|rounds|cohort", "adds noise to sums of updates of different devices"),
+        ("coordination.mode=buffer|rounds|cohort", "bounds each update that it sees, and adds noise to their sums"),
         ("coordination.aggregate=mean", "bounds what a device adds to a sum; a median has no such bound"),
         ("coordination.base_batch=0", "counts all updates alike: a device would choose its own weight"),
         ("coordination.gate=none", "has devices wait for the next tree, which a gate would wait for"),
@@ -197,6 +197,7 @@ ROWS: tuple[Row, ...] = (
     *_refusals(
         "local",
         (_NOT_ELASTIC[0], "adds noise to gradients, and elastic averaging exchanges parameters"),
+        (_NOT_SUMMED[0], "adds noise to gradients, and secret sums have the losses as well, without noise"),
         ("local.momentum=0.0", "counts the noise of each step once, and a momentum starts again"),
         ("model.personal=[]", "adds noise to what a device sends, not to its own layers"),
     ),

@@ -123,6 +123,7 @@ def _uses_adafactor(settings: dict[str, Any], traits: Mode) -> bool:
         and not {"rate", "momentum"} & local.keys()
         and _section_of(settings, "optimizer").get("kind", "sgd") == "sgd"
         and _section_of(settings, "compression").get("selection", "largest") == "largest"
+        and _section_of(settings, "privacy").get("mode", "none") == "none"  # devices report moments
     )
 
 

@@ -21,8 +21,8 @@ class LocalSettings(Section):
     """Nesterov momentum of a device's own steps; 0: none"""
     optimizer: Literal["sgd", "adam", "adafactor"] = "sgd"
     """optimizer of a device's own steps; adafactor also scales the gradient of a single step; not set:
-    adafactor, or sgd if a rate, a momentum, coordination.mode, optimizer.kind or compression.selection is
-    set"""
+    adafactor, or sgd if a rate, a momentum, coordination.mode, optimizer.kind, compression.selection or
+    privacy.mode is set"""
     balance_labels: bool = True
     """for adafactor: devices report the share of each class in their data, and give more weight to classes
     that few devices hold, or only slow ones"""

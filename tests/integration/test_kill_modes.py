@@ -52,6 +52,16 @@ ELASTIC = (
     "compression.select=1",
     "compression.values=f32",
 )
+PRIVATE = (
+    "coordination.mode=buffer",
+    "coordination.buffer=2",
+    "coordination.rule=sqrt",
+    "privacy.mode=server",
+    "privacy.noise=0.1",
+    "privacy.devices=100",
+    "privacy.tree=4",
+)
+"""Trees end early, as three devices cannot fill them."""
 BUFFER = (
     "coordination.mode=buffer",
     "coordination.buffer=7",

@@ -180,7 +180,7 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
             [
                 "zzzzzzzz.qqqqqqqq = 5",
                 "sections are server, journal, scale, model, local, coordination, optimizer, compression, "
-                "defence, downlink, injection, evaluation, callbacks, end, limits, client",
+                "defence, privacy, downlink, injection, evaluation, callbacks, end, limits, client",
             ],
         ),
         ("updates = 5\n", ["fleet.toml", "updates = 5", "outside a section", "did you mean end.updates?"]),
