@@ -38,10 +38,11 @@ def views(random: torch.Generator) -> Views:
     def largest(gradient: Tensor, count: int) -> Tensor:
         mask = torch.zeros_like(gradient)
         mask[gradient.abs().topk(count).indices] = 1
-        return gradient * mask
+        kept: Tensor = gradient * mask
+        return kept
 
     def private(gradient: Tensor, noise: float) -> Tensor:
-        clipped = gradient / gradient.norm().clamp(min=1)
+        clipped: Tensor = gradient / gradient.norm().clamp(min=1)
         return clipped + noise * torch.randn(gradient.shape, generator=random)
 
     return {
@@ -72,7 +73,7 @@ def invert(module: nn.Module, seen: Tensor, label: Tensor, steps: int) -> Tensor
         found = torch.tanh(found / found.abs().mean()) if signed else found
         angle = 1 - nn.functional.cosine_similarity(found, target, dim=0)
         variation = guess.diff(dim=2).abs().mean() + guess.diff(dim=3).abs().mean()
-        (angle + 1e-3 * variation).backward()
+        (angle + 1e-3 * variation).backward()  # type: ignore[no-untyped-call]
         guess.grad = guess.grad.sign() if guess.grad is not None else None
         optimizer.step()
         if step == steps * 2 // 3:

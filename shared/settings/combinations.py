@@ -177,7 +177,7 @@ ROWS: tuple[Row, ...] = (
     Row("privacy.examples", _LOCAL, "is the number of examples of a device"),
     *_refusals(
         "server",
-        ("coordination.mode=buffer|rounds|cohort", "bounds each update that it sees, and adds noise to their sums"),
+        ("coordination.mode=buffer|rounds|cohort", "bounds each update that it sees, and noises their sums"),
         ("coordination.aggregate=mean", "bounds what a device adds to a sum; a median has no such bound"),
         ("coordination.base_batch=0", "counts all updates alike: a device would choose its own weight"),
         ("coordination.gate=none", "has devices wait for the next tree, which a gate would wait for"),

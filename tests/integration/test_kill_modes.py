@@ -52,7 +52,7 @@ ELASTIC = (
     "compression.select=1",
     "compression.values=f32",
 )
-PRIVATE = (
+NOISY = (
     "coordination.mode=buffer",
     "coordination.buffer=2",
     "coordination.rule=sqrt",
@@ -147,8 +147,8 @@ async def device(seen: Seen, servers: str, number: int) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [TASKS, COHORT, ELASTIC, BUFFER, MOMENTUM, PRIVATE],
-    ids=["tasks", "cohort", "elastic", "buffer", "momentum", "private"],
+    [TASKS, COHORT, ELASTIC, BUFFER, MOMENTUM, PRIVATE, NOISY],
+    ids=["tasks", "cohort", "elastic", "buffer", "momentum", "private", "noisy"],
 )
 async def test_what_devices_were_told_is_what_a_killed_server_comes_back_with(
     tmp_path: Path, settings: tuple[str, ...]
