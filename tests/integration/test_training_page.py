@@ -76,7 +76,10 @@ async def test_it_is_served_where_its_operator_wants_it(cache: Path) -> None:
 def test_only_this_page_compiles_and_nothing_is_inline_or_of_others() -> None:
     assert "unsafe" not in HEADERS["Content-Security-Policy"]
     policy = TRAINING_HEADERS["Content-Security-Policy"]
-    assert "script-src 'self' 'wasm-unsafe-eval';" in policy
+    assert policy == (
+        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; "
+        "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
     assert re.findall(r"'unsafe[^']*'|blob:|data:|\*|https?:", policy) == []
     page = training_assets()
     assert {"page/index.html", "page/main.js", "page/sources.js", "device/data/table.js"} <= page.keys()

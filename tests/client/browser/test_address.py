@@ -72,3 +72,35 @@ async def test_a_socket_that_does_not_open_is_told_with_its_causes(tmp_path: Pat
         assert said.startswith("connecting: the server answers, but no WebSocket opens: a proxy")
         assert "server.origins" in said
         assert "certificate for one" not in said, "it speaks plain HTTP"
+
+
+FROM_ANOTHER_SITE = """
+(async () => {
+    const tried = (promise) => promise.then(() => "done", (error) => error.name);
+    const frame = document.createElement("iframe");
+    document.body.append(frame);
+    const loaded = new Promise((resolve) => (frame.onload = resolve));
+    frame.src = "%(url)s/train";
+    await loaded;
+    const body = JSON.stringify({name: "a", key: "", proof: ""});
+    const headers = {Authorization: "Bearer %(token)s"};
+    return [
+        await tried(import("%(url)s/train/device/index.js")),
+        await tried(fetch("%(url)s/train")),
+        await tried(fetch("%(url)s/v1/join", {method: "POST", headers, body})),
+        await tried(fetch("%(url)s/v1/join", {method: "POST", body})),
+    ];
+})()
+"""
+
+
+async def test_a_page_of_another_site_neither_shows_it_nor_reads_it_nor_joins(tmp_path: Path) -> None:
+    """Also with a token in its hands: the operator has not listed its origin."""
+    server = ef.Server(MODEL, directory=tmp_path / "run", evaluate="digits:", server={"browsers": True})
+    async with embedding() as site, server, browsing(tmp_path / "browser") as tab:
+        await tab.go(f"{site}/index.html")
+        await tab.until(f"location.href.startsWith('{site}') && document.readyState === 'complete'")
+        done = await tab.run(FROM_ANOTHER_SITE % {"url": server.url, "token": server.token})
+        assert done == ["TypeError"] * 4
+        assert any("frame-ancestors" in error for error in tab.errors), tab.errors
+        assert devices(server) == []

@@ -31,6 +31,21 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "browser"
 MODEL = "edgeflock.client.zoo:DigitsCNN"
 
 STATE = "document.getElementById('state').innerText"
+KEPT = """
+(async () => {
+    const name = (await indexedDB.databases())[0].name;
+    const opening = indexedDB.open(name);
+    await new Promise((resolve) => (opening.onsuccess = resolve));
+    const database = opening.result;
+    const values = database.transaction("values").objectStore("values").getAll();
+    await new Promise((resolve) => (values.onsuccess = resolve));
+    const stored = [values.result, {...localStorage}, {...sessionStorage}, document.cookie];
+    const shown = [location.href, history.state, document.documentElement.outerHTML];
+    return JSON.stringify([...stored, ...shown]);
+})()
+"""
+"""All that the page has stored, and all that it shows."""
+
 TRAINS = f"{STATE} === 'Training'"
 
 
@@ -141,6 +156,8 @@ async def test_a_visitor_draws_and_the_model_learns(tmp_path: Path) -> None:
         await press(tab, "Stop")
         assert tab.errors == [], "neither its policy nor a script complains"
         assert elsewhere(server, tab) == []
+        assert "browser-" in (kept := await tab.run(KEPT))
+        assert server.token not in kept, "the page keeps the key alone"
         assert set(tab.referrers) == {""}
 
 

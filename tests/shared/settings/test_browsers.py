@@ -6,6 +6,14 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
 
 WITH_BROWSERS = "server.browsers=true"
+LOCAL = [
+    "privacy.mode=local",
+    "privacy.clip=1",
+    "privacy.noise=1",
+    "privacy.delta=1e-6",
+    "privacy.examples=500",
+    "local.optimizer=sgd",
+]
 ALONE = "set coordination.mode = 'async' or 'buffer' or 'rounds' or 'cohort'"
 
 
@@ -19,16 +27,7 @@ ALONE = "set coordination.mode = 'async' or 'buffer' or 'rounds' or 'cohort'"
         ),
         (['model.lora={"rank": 8, "targets": ["*.q"]}'], "set model.lora.targets = []"),
         (["coordination.mode=private"], ALONE),
-        (
-            [
-                "privacy.mode=local",
-                "privacy.clip=1",
-                "privacy.noise=1",
-                "privacy.delta=1e-6",
-                "privacy.examples=500",
-            ],
-            "set privacy.mode = 'none' or 'server'",
-        ),
+        (LOCAL, "set privacy.mode = 'none' or 'server'"),
         (["server.client_certificates=devices"], "set server.client_certificates = ''"),
     ],
 )
