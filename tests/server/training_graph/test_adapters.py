@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -116,6 +117,24 @@ def test_both_backends_agree_with_autograd(make: Any, lora: Lora, tmp_path: Path
         assert found.loss == pytest.approx(loss, rel=1e-4)
         assert found.gradient == pytest.approx(gradient, abs=1e-4 * float(np.abs(gradient).max()))
         assert found.statistics.size == 0
+
+
+def test_a_large_base_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Options(onnxruntime.SessionOptions):  # type: ignore[misc]
+        def add_session_config_entry(self, key: str, value: str) -> None:
+            asked.append(f"{key}={value}")
+            super().add_session_config_entry(key, value)
+
+    monkeypatch.setattr(onnxruntime, "SessionOptions", Options)
+    backend, (_, theta) = onnx_backend(tmp_path), adapted()
+    packed = backend.gradient(theta, X, Y).gradient.copy()
+    assert "session.disable_prepacking=0" in asked
+    monkeypatch.setattr("edgeflock.client.backends.onnx._MAX_PACKED", 0)
+    backend = onnx_backend(tmp_path)
+    assert "session.disable_prepacking=1" in asked
+    assert backend.gradient(theta, X, Y).gradient == pytest.approx(packed, abs=1e-6)
 
 
 def test_a_step_leaves_the_base_bit_for_bit(tmp_path: Path) -> None:
