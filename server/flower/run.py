@@ -243,6 +243,11 @@ def open_run(
     Raises ConfigError if the directory is unusable or holds another model.
     """
     how = config.coordination
+    if how.traits.private:
+        raise ConfigError(
+            'coordination.mode = "private": Flower\'s nodes send single updates; choose another mode, or '
+            "Edgeflock's own devices"
+        )
     # A mean stays within the nodes' values, as a variance must. Larger steps may leave them.
     average = how.traits.rounds and not how.base_batch and how.learning_rate <= 1
     template = Template(initial, statistics, follow=not average)

@@ -245,3 +245,19 @@ async def test_a_gateway_is_refused(tmp_path: Path) -> None:
 async def _gateway(hosted: Hosted) -> None:
     async with gateway(hosted):
         pass
+
+
+async def test_the_server_says_that_it_waits_for_more_devices(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *SOON) as hosted, link(hosted.port, 0) as one, link(hosted.port, 1) as other:
+        working = [
+            asyncio.create_task(worker(line, number).run()) for number, line in enumerate((one, other))
+        ]
+        async with asyncio.timeout(60):
+            while not any(
+                "2 devices wait for a sum" in event.text for event in hosted.hub.events.list_from(0)[0]
+            ):
+                await asyncio.sleep(0.01)
+        assert hosted.engine.published.version == 0
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
