@@ -25,7 +25,7 @@ from edgeflock.server.flower.messages import Keys, Template, content_bytes, read
 from edgeflock.server.flower.nodes import FlowerNode, Nodes, PendingTraining, SentModel
 from edgeflock.server.flower.shares import Shares
 from edgeflock.server.ledger import Claim, claim_run
-from edgeflock.shared.errors import BaseExpired, Refused
+from edgeflock.shared.errors import BaseExpired, ConfigError, Refused
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
