@@ -1,6 +1,7 @@
 """Secure sums against plain rounds: accuracy, bytes and seconds of emulated fleets; and as processes.
 
     python -m benchmarks.private_sums fleet private 10 60 --drop 0.1 >> docs/results/private-sums.jsonl
+    python -m benchmarks.private_sums round 100 38282
     python -m benchmarks.private_sums bonawitz 100 38282
     python -m benchmarks.private_sums processes
 
@@ -11,6 +12,7 @@ Run from the repository's root. Seconds are of one process on one core, without 
 import argparse
 import asyncio
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -31,8 +33,15 @@ from edgeflock.devices.emulation.config import parse
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.devices.emulation.link import EmulatedLink
 from edgeflock.server.monitoring.listeners import Callbacks
+from edgeflock.shared.identity import new_key
+from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Receipt, SecureSum, Update
+from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
+from edgeflock.shared.secure_sum.coordinates import Coordinates
+from edgeflock.shared.secure_sum.messages import Step
+from edgeflock.shared.secure_sum.participant import Participant, RoundTerms
+from edgeflock.shared.secure_sum.quantiser import Contribution, Quantiser
 
 T = TypeVar("T")
 
@@ -101,6 +110,52 @@ def dropping(drop: float, random: np.random.Generator) -> Iterator[list[int]]:
 
     with patch.object(EmulatedLink, "sum", sum), patch.object(EmulatedLink, "push", push):
         yield steps
+
+
+def time_round(devices: int, parameters: int, drop: float, fraction: float = 0.1) -> dict[str, object]:
+    """Run a round without training. Return the processor seconds of a device and of the server."""
+    layout = Layout.from_shapes([("w", (parameters,))])
+    positions = Coordinates("run", parameters, fraction).choose(0)
+    coder = Quantiser(layout, positions, 4, devices)
+    terms = RoundTerms("run", 0, parameters, 1, 2 / 3, 3)
+    random, ranges = np.random.default_rng(0), np.ones(1, np.float32)
+    added = Contribution(random.standard_normal(positions.size).astype(np.float32), 100, 0)
+    spent = {"device": 0.0, "server": 0.0}
+    sent = received = 0
+
+    def at(end: str, work: Callable[..., T], *arguments: object) -> T:
+        began = time.process_time()
+        result = work(*arguments)
+        spent[end] += time.process_time() - began
+        return result
+
+    working = {number: at("device", Participant, terms, new_key(), os.urandom) for number in range(devices)}
+    bodies = {number: at("device", one.advertise) for number, one in working.items()}
+    keys = {number: at("server", check_keys, "run", body)[1] for number, body in bodies.items()}
+    round = at("server", Aggregator, terms, keys, ranges, positions, coder.shape)
+    for step in (Step.SHARES, Step.MASKED, Step.SIGNATURE, Step.SECRETS):
+        for number in sorted(round.missing):
+            if random.random() < drop / 4:
+                continue
+            one, answer = working[number], at("server", round.answer, number)
+            if step == Step.MASKED:
+                vector = at("device", coder.quantise, added, ranges, random)
+                body = at("device", one.mask, answer, vector, coder.shape)
+            else:
+                names = {Step.SHARES: one.share, Step.SIGNATURE: one.sign, Step.SECRETS: one.reveal}
+                body = at("device", names[step], answer)
+            sent, received = sent + len(body), received + len(answer)
+            at("server", round.receive, number, step, body)
+        at("server", round.advance)
+    return {
+        "devices": devices, "parameters": parameters, "summed": len(round.summed),
+        "device_seconds": round_to(spent["device"] / devices), "server_seconds": round_to(spent["server"]),
+        "up_kB": round_to(sent / devices / 1e3), "down_kB": round_to(received / devices / 1e3),
+    }  # fmt: skip
+
+
+def round_to(number: float) -> float:
+    return float(f"{number:.3g}")
 
 
 def bonawitz_bytes(devices: int, parameters: int, bits: int = 16) -> dict[str, float]:
@@ -213,10 +268,16 @@ def main() -> None:
     formula = commands.add_parser("bonawitz")
     formula.add_argument("devices", type=int)
     formula.add_argument("parameters", type=int)
+    timed = commands.add_parser("round")
+    timed.add_argument("devices", type=int)
+    timed.add_argument("parameters", type=int)
+    timed.add_argument("--drop", type=float, default=0.1)
     commands.add_parser("processes")
     chosen = parser.parse_args()
     if chosen.command == "fleet":
         print(json.dumps(run_arm(chosen.arm, chosen.devices, chosen.rounds, chosen.drop, chosen.seed)))
+    elif chosen.command == "round":
+        print(json.dumps(time_round(chosen.devices, chosen.parameters, chosen.drop)))
     elif chosen.command == "bonawitz":
         print(json.dumps(bonawitz_bytes(chosen.devices, chosen.parameters)))
     else:

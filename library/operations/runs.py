@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from edgeflock.shared.errors import EdgeflockError
-from edgeflock.shared.numbers import loss, size
+from edgeflock.shared.numbers import integer, loss, size
 from edgeflock.tui.sources import FeedClient
+from edgeflock.tui.text.numbers import plain
 
 ACTION_SECONDS = 180.0
 """The most seconds of an action. A process takes a while to end, and a model to be saved."""
@@ -22,10 +23,10 @@ _COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
     "run": lambda row: str(row["name"]),
     "state": lambda row: str(row["state"]),
     "model": lambda row: str(row["model"] or "-").rpartition(":")[2],
-    "version": lambda row: _number(row["version"]),
+    "version": lambda row: integer(row["version"]),
     "accuracy": lambda row: "-" if row["accuracy"] is None else f"{row['accuracy']:.2%}",
     "loss": lambda row: "-" if row["loss"] is None else loss(row["loss"], 4),
-    "devices": lambda row: _number(row["devices"]),
+    "devices": lambda row: integer(row["devices"]),
     "ingress": lambda row: "-" if row["ingress"] is None else size(row["ingress"]),
     "egress": lambda row: "-" if row["egress"] is None else size(row["egress"]),
     "labels": lambda row: " ".join(row["labels"]) or "-",
@@ -39,7 +40,7 @@ def print_runs(console: Console, rows: list[dict[str, Any]]) -> None:
         console.print("This server shows no run: its runs are not open, and there is no token (--token-file)")
         return
     try:
-        lines = [[_printable(cell(row)) for cell in _COLUMNS.values()] for row in rows]
+        lines = [[Text(plain(cell(row))) for cell in _COLUMNS.values()] for row in rows]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise EdgeflockError(
             "the server lists its runs in a form that this Edgeflock does not know; update the older of both"
@@ -52,7 +53,7 @@ def print_runs(console: Console, rows: list[dict[str, Any]]) -> None:
     console.print(table)
     for row in rows:
         if row.get("reason"):
-            console.print(_printable(f"{row['name']}: {row['reason']}"), soft_wrap=True)
+            console.print(Text(plain(f"{row['name']}: {row['reason']}")), soft_wrap=True)
 
 
 def list_runs(server: str, token: str, seconds: float | None = None) -> list[dict[str, Any]]:
@@ -83,11 +84,3 @@ def act_on_run(server: str, token: str, action: str, name: str) -> str:
     client = FeedClient(server, token)
     path = f"/v1/runs/{name}/{action}"
     return str(asyncio.run(client.request("POST", path, {}, seconds=ACTION_SECONDS))["detail"])
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
-
-
-def _printable(text: str) -> Text:
-    return Text("".join(c if c.isprintable() else "?" for c in text))

@@ -19,6 +19,7 @@ from edgeflock.shared.protocol.shown import labels_text
 from edgeflock.shared.settings.modes import traits_of
 from edgeflock.tui.pages import summary
 from edgeflock.tui.sources import FeedClient
+from edgeflock.tui.text.numbers import plain
 
 _UNLIMITED_WIDTH = 10_000
 """A width in columns that no table has."""
@@ -190,7 +191,7 @@ def _table(columns: Mapping[str, Column], devices: Iterable[dict[str, Any]]) -> 
 
 
 def _labels_text(device: dict[str, Any]) -> Text:
-    return Text("".join(c if c.isprintable() else "?" for c in labels_text(device.get("labels", {}))) or "-")
+    return Text(plain(labels_text(device.get("labels", {}))) or "-")
 
 
 def with_labels(status: dict[str, Any], labels: Iterable[str]) -> dict[str, Any]:
@@ -251,14 +252,14 @@ def _state(device: dict[str, Any]) -> str | Text:
     """Return a device's state, with the reason of a pause in the words of its author."""
     if (reason := device["paused_because"]) is not None:
         text = f"paused {reason}".rstrip()
-        return Text("".join(c if c.isprintable() else "?" for c in text[:_MAX_STATE]))
+        return Text(plain(text[:_MAX_STATE]))
     if not device["connected"]:
         return _away_state(device)
     return str(device.get("state", "connected"))  # a server of an older version has none
 
 
 _COLUMNS: dict[str, Column] = {
-    "device": lambda device: Text("".join(c if c.isprintable() else "?" for c in device["name"])),
+    "device": lambda device: Text(plain(device["name"])),
     "state": _state,
     "updates": lambda device: f"{device['updates']:,}",
     "refused": lambda device: f"{device['refused']:,}",

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -15,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from edgeflock.results.outcomes import Setting
+from edgeflock.tui.text.numbers import short, short_size, span
 
 COLOURS = ("#0072B2", "#B84A00", "#009E73", "#CC79A7", "#555555", "#E69F00")
 """Colours after Okabe and Ito, distinct for every kind of colour vision."""
@@ -123,26 +123,10 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     if panel.log:
         axes.set_xscale("log")
     label_axes(axes, panel.title, _LABELS[panel.settings[0].measure], panel.label)
-    formatter: Callable[[Any, Any], str] = {"ingress": _bytes, "traffic": _bytes, "updates": _count}.get(
-        panel.key, _seconds
-    )
-    axes.xaxis.set_major_formatter(FuncFormatter(formatter))
+    by_key = {"ingress": short_size, "traffic": short_size, "updates": short}
+    formatter: Callable[[float], str] = by_key.get(panel.key, span)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: formatter(value)))
     axes.grid(color=GRID, linewidth=0.6)
     widest = max((len(setting.label) for setting in panel.settings), default=0)
     columns = 2 if widest > 20 else 3
     axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=columns)
-
-
-def _count(value: float, _: object = None) -> str:
-    return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
-
-
-def _seconds(value: float, _: object = None) -> str:
-    return f"{value / 3600:g} h" if value >= 3600 else f"{value:g} s"
-
-
-def _bytes(value: float, _: object = None) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= size:
-            return f"{value / size:g} {unit}"
-    return f"{value:g} B"

@@ -21,8 +21,8 @@ class Meter:
         self.ingress = ingress
         self.egress = egress
         self.internal = False
-        """Whether its bytes are no part of the total: of a gateway's line, whose devices it counts itself,
-        of a server of several runs that asks for itself, and of a base, which is counted apart."""
+        """Whether its bytes are no part of the total. So it is for a gateway's line, which counts its devices
+        itself, for a server of several runs that asks, and for a base, which has a count of its own."""
 
     def count_received(self, size: int, total: "Meter") -> None:
         """Count bytes of a connection, also in the server's total."""

@@ -25,7 +25,7 @@ from edgeflock.server.flower.messages import Keys, Template, content_bytes, read
 from edgeflock.server.flower.nodes import FlowerNode, Nodes, PendingTraining, SentModel
 from edgeflock.server.flower.shares import Shares
 from edgeflock.server.ledger import Claim, claim_run
-from edgeflock.shared.errors import BaseExpired, Refused
+from edgeflock.shared.errors import BaseExpired, ConfigError, Refused
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.settings.config import Config
@@ -243,6 +243,11 @@ def open_run(
     Raises ConfigError if the directory is unusable or holds another model.
     """
     how = config.coordination
+    if how.traits.private:
+        raise ConfigError(
+            'coordination.mode = "private": Flower\'s nodes send single updates; choose another mode, or '
+            "Edgeflock's own devices"
+        )
     # A mean stays within the nodes' values, as a variance must. Larger steps may leave them.
     average = how.traits.rounds and not how.base_batch and how.learning_rate <= 1
     template = Template(initial, statistics, follow=not average)

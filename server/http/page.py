@@ -28,7 +28,7 @@ _LONGEST = 4096
 @routes.get("/")
 @allows(EVERYBODY)
 async def get_page(request: web.Request) -> web.StreamResponse:
-    """The page. Whoever it shows something to has logged in."""
+    """The page. What it shows needs a login, unless the run is open."""
     return _asset(request, "index.html")
 
 

@@ -34,7 +34,8 @@ WHOLE = (
     "coordination.mode=private", "coordination.learning_rate=1", "coordination.bits=16",
     "coordination.threshold=0.5", "coordination.deadline=3600", "compression.select=1",
 )  # fmt: skip
-SOON = (*WHOLE, "coordination.deadline=0.3")
+SOON = (*WHOLE, "coordination.deadline=5")
+"""Long enough that on a busy machine no device is late that is not silent."""
 
 
 class Constant:
@@ -96,7 +97,7 @@ def worker(line: Link, number: int, policy: SumPolicy | None = None) -> Worker:
 
 
 async def until(hosted: Hosted, version: int) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while hosted.engine.published.version < version:
             await asyncio.sleep(0.01)
 
@@ -132,19 +133,28 @@ async def test_the_model_moves_by_the_mean_and_the_journal_has_sums_alone(tmp_pa
         assert len(set(vectors)) == len(vectors) == 3  # the first sum finds the ranges
 
 
-@pytest.mark.parametrize("step", [Step.SHARES, Step.MASKED, Step.SIGNATURE, Step.SECRETS])
-@pytest.mark.parametrize("stays", [True, False], ids=["hangs", "dies"])
+@pytest.mark.parametrize(
+    ("step", "stays"),
+    [
+        (Step.MASKED, True),
+        (Step.SECRETS, True),
+        (Step.SHARES, False),
+        (Step.MASKED, False),
+        (Step.SIGNATURE, False),
+        (Step.SECRETS, False),
+    ],
+)
 async def test_a_device_that_falls_silent_is_done_without(tmp_path: Path, step: Step, stays: bool) -> None:
     """The one that hangs is waited for until the deadline, the one that dies until its connection breaks."""
     async with hosting(tmp_path, *(SOON if stays else WHOLE)) as hosted, AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(5)]
         lines[4].silent = 1, step  # in the first round that is applied
         working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             while not lines[4].silent or sum(one.step == step for one in lines[4].sent) < 1:
                 await asyncio.sleep(0.01)
         if not stays:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(200):
                 while sum(one.step == step - 1 for one in lines[4].answers) < 2:
                     await asyncio.sleep(0.01)
             working[4].cancel()
@@ -170,7 +180,7 @@ async def test_too_few_are_left_so_the_round_is_abandoned_and_another_one_begins
         lines[3].silent = lines[4].silent = 1, Step.MASKED
         lines[2].silent = 1, Step.SIGNATURE
         working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             while not any("no sum of 5 devices from version 0" in text for text in caplog.messages):
                 await asyncio.sleep(0.01)
             while not any(
@@ -207,7 +217,7 @@ async def test_a_lost_answer_comes_again(tmp_path: Path) -> None:
                     await asyncio.sleep(0.001)
                 proxy.cut_all()
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             workers = [worker(line, number).run() for number, line in enumerate((clumsy, one, other))]
             await asyncio.gather(cut(), *workers)
         assert hosted.engine.published.version == 1
@@ -226,7 +236,7 @@ async def test_a_device_gives_up_where_its_owner_wants_more_devices(tmp_path: Pa
     async with hosting(tmp_path, *WHOLE, "coordination.quorum=2") as hosted, AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(2)]
         working = [worker(line, number, SumPolicy(fewest=4)).run() for number, line in enumerate(lines)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             with pytest.raises(ServerAtFault, match="this one sums with 4 at least"):
                 await asyncio.gather(*working)
         assert hosted.engine.published.version == 0
@@ -234,7 +244,7 @@ async def test_a_device_gives_up_where_its_owner_wants_more_devices(tmp_path: Pa
 
 async def test_a_gateway_is_refused(tmp_path: Path) -> None:
     async with hosting(tmp_path, *WHOLE, closed=True) as hosted:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             serving = asyncio.create_task(_gateway(hosted))
             while not any("sums in secret" in event.text for event in hosted.hub.events.list_from(0)[0]):
                 await asyncio.sleep(0.01)
@@ -245,3 +255,19 @@ async def test_a_gateway_is_refused(tmp_path: Path) -> None:
 async def _gateway(hosted: Hosted) -> None:
     async with gateway(hosted):
         pass
+
+
+async def test_the_server_says_that_it_waits_for_more_devices(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *SOON) as hosted, link(hosted.port, 0) as one, link(hosted.port, 1) as other:
+        working = [
+            asyncio.create_task(worker(line, number).run()) for number, line in enumerate((one, other))
+        ]
+        async with asyncio.timeout(200):
+            while not any(
+                "2 devices wait for a sum" in event.text for event in hosted.hub.events.list_from(0)[0]
+            ):
+                await asyncio.sleep(0.01)
+        assert hosted.engine.published.version == 0
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
