@@ -49,9 +49,10 @@ def select_largest(
     selected = [
         _largest(magnitudes[t.start : t.stop], quota) + t.start
         for t, quota in zip(layout.tensors, quotas(layout, fraction, balance), strict=True)
-        if quota and magnitudes[t.start : t.stop].any()
+        if quota
     ]
-    return np.concatenate(selected) if selected else np.zeros(1, np.int64)
+    found = np.concatenate(selected)
+    return found if found.size else np.zeros(1, np.int64)
 
 
 USUAL_BATCH = 10
@@ -111,7 +112,8 @@ def _largest(magnitudes: Gradient, count: int) -> NDArray[np.int64]:
     many equal entries (most of a real gradient is exact zeros).
     """
     if count == 1:
-        return np.array([magnitudes.argmax()])
+        largest = magnitudes.argmax()
+        return np.array([largest] if magnitudes[largest] else [], np.int64)
     threshold = np.float32(0)
     if magnitudes.size > 2 * _SAMPLE:
         sample = magnitudes[:: magnitudes.size // _SAMPLE]
@@ -129,7 +131,7 @@ def _largest(magnitudes: Gradient, count: int) -> NDArray[np.int64]:
         if candidates.size > count:  # drop the last of the entries that equal the smallest kept one
             equal = np.flatnonzero(magnitudes[candidates] == smallest)
             candidates = np.delete(candidates, equal[count - candidates.size :])
-    return candidates if candidates.size else np.zeros(1, np.int64)
+    return candidates
 
 
 def select_significant(accumulated: Gradient, parameters: Gradient, threshold: float) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -27,7 +27,7 @@ class RetryingCompute:
 
     async def __call__(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Return the result of `step`. Raises TrainingFailed after MAX_FAILURES consecutive failures."""
-        delays = back_off(Random())
+        delays: Iterator[float] | None = None
         for failures in range(1, MAX_FAILURES + 1):
             try:
                 return await self._compute(step, *arguments)
@@ -36,6 +36,7 @@ class RetryingCompute:
                 self._batches.take_back()
                 if failures == MAX_FAILURES:
                     raise TrainingFailed(f"{failures} steps in a row failed: {error}") from error.__cause__
+                delays = delays or back_off(Random())
                 delay = next(delays)
                 log.warning("a step failed: %s; trying again in %.1f s", error, delay)
                 await asyncio.sleep(delay)

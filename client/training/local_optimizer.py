@@ -40,6 +40,7 @@ selects entries, so it selects among steps. A restarted device resets M.
 """
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -97,17 +98,22 @@ class Adafactor:
     def direction(self, theta: Vector, gradient: Vector) -> Vector:
         """Return d of `gradient` at theta, both float32 [P], as a new array."""
         direction = np.clip(gradient, -_LARGEST, _LARGEST)
-        if self._steps >= _WARM_UP:
-            usual = self._roots()
-            bound = np.where(usual > 0, usual * _MAX_ENTRY, _LARGEST)
-            np.clip(direction, -bound, bound, out=direction)
+        for part, bound in self._roots() if self._steps >= _WARM_UP else ():
+            is_unknown, entries = ~(bound > 0), direction[part]
+            bound *= _MAX_ENTRY
+            bound[is_unknown] = _LARGEST
+            np.minimum(entries, bound, out=entries)  # np.clip takes six times as long
+            np.maximum(entries, np.negative(bound, out=bound), out=entries)
         self._steps += 1
         own = moments.factor(np.square(direction), self._layout)
         self._own = self._own + np.float32(1 - self._decay) * (
             own - self._own
         )  # a copy of this stays as it is
-        direction /= self._roots() + _TINY
-        np.clip(direction, -_MAX_ENTRY, _MAX_ENTRY, out=direction)
+        for part, usual in self._roots():
+            usual += _TINY
+            entries = direction[part]
+            entries /= usual
+            np.clip(entries, -_MAX_ENTRY, _MAX_ENTRY, out=entries)
         scales = [_rms(theta[tensor]) for tensor in self._tensors]
         self._first_rms = self._first_rms or scales
         for tensor, scale, first in zip(self._tensors, scales, self._first_rms, strict=False):
@@ -133,8 +139,8 @@ class Adafactor:
         """Return M^, the device's own row and column means: float32 [L]."""
         return self._own / np.float32(1 - self._decay**self._steps)
 
-    def _roots(self) -> Vector:
-        """Return sqrt(V) of each entry: float32 [P]."""
+    def _roots(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield sqrt(V) of the entries, part by part (moments.roots)."""
         means = self._means()
         if self._fleet is not None:
             means = self._own_weight * means + (1 - self._own_weight) * self._fleet

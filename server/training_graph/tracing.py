@@ -218,7 +218,7 @@ def _traceable(flat: FlatModule, training: bool) -> Iterator[None]:
         finally:
             for buffers, count in zip(counting, counts, strict=True):
                 buffers[_COUNT] = count
-            module.train(was_training)
+            flat.set_training(was_training)
 
 
 class _OnnxEquivalents(TorchFunctionMode):

@@ -11,6 +11,7 @@ deflates the bytes.
 """
 
 import zlib
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ from edgeflock.shared.model.layout import Layout
 
 Vector = NDArray[np.float32]
 
+_PART = 1 << 15
+"""Entries of a part: 128 KiB."""
+
 _ONE = 128
 """The byte for 1; 0 stands for 0. Each next byte is twice as much: 2^-127 to 2^127."""
 
@@ -28,22 +32,33 @@ _ONE = 128
 def factor(squares: Vector, layout: Layout) -> Vector:
     """The row and column means of `squares`, float32 [P]: float32 [L]."""
     means = np.zeros(layout.lines[-1], np.float32)
-    for start, stop, line, (rows, columns) in _tensors(layout):
-        matrix = squares[start:stop].reshape(rows, columns)
-        matrix.mean(axis=1, out=means[line : line + rows])
-        matrix.mean(axis=0, out=means[line + rows : line + rows + columns])
-    return means
+    for start, stop, line, rows, columns in layout.matrices:
+        matrix, column = squares[start:stop].reshape(rows, columns), line + rows
+        np.add.reduce(matrix, 1, out=means[line:column])
+        np.add.reduce(matrix, 0, out=means[column : column + columns])
+    return np.divide(means, layout.line_sizes, out=means, casting="unsafe")
 
 
-def roots(means: Vector, layout: Layout) -> Vector:
-    """sqrt(V) of `means`, float32 [L] and not negative: float32 [P]."""
-    spread = np.zeros(layout.size, np.float32)
-    for start, stop, line, (rows, columns) in _tensors(layout):
-        row = means[line : line + rows]
-        column = np.sqrt(means[line + rows : line + rows + columns])
-        if mean := float(row.mean()):
-            np.outer(np.sqrt(row / np.float32(mean)), column, out=spread[start:stop].reshape(rows, columns))
-    return spread
+def roots(means: Vector, layout: Layout) -> Iterator[tuple[slice, Vector]]:
+    """Yield sqrt(V) of `means`, float32 [L] and not negative, as (place in the P entries, float32 [n]).
+
+    The parts fit a processor's cache, and may be overwritten.
+    """
+    of_lines, begin, end = np.sqrt(means), 0, 0
+    buffer = np.empty(max(_PART, int(layout.grids[:, 1].max())), np.float32)
+    for _, _, line, rows, columns in layout.matrices:
+        row, column = means[line : line + rows], of_lines[line + rows : line + rows + columns]
+        mean = np.add.reduce(row) / rows
+        parts = np.sqrt(row / mean if mean else np.zeros_like(row))[:, np.newaxis]
+        for first in range(0, rows, step := buffer.size // columns):
+            factors = parts[first : first + step]
+            size = factors.size * columns
+            if end + size - begin > buffer.size:
+                yield slice(begin, end), buffer[: end - begin]
+                begin = end
+            np.multiply(factors, column, out=buffer[end - begin :][:size].reshape(-1, columns))
+            end += size
+    yield slice(begin, end), buffer[: end - begin]
 
 
 def energies(means: Vector, layout: Layout) -> Vector:
@@ -70,12 +85,3 @@ def decode(octets: bytes, layout: Layout) -> Vector:
         raise WrongDtype(f"the second moments of this model are {count} bytes, deflated")
     exponents = np.frombuffer(levels, np.uint8).astype(np.int32)
     return np.where(exponents > 0, np.ldexp(np.float32(1), exponents - _ONE), np.float32(0))
-
-
-def _tensors(layout: Layout) -> list[tuple[int, int, int, tuple[int, int]]]:
-    """(start, stop, first line, (rows, columns)) of each tensor that is not empty."""
-    return [
-        (tensor.start, tensor.stop, int(line), (int(grid[0]), int(grid[1])))
-        for tensor, grid, line in zip(layout.tensors, layout.grids, layout.lines[:-1], strict=True)
-        if tensor.stop > tensor.start
-    ]

@@ -141,6 +141,18 @@ class Layout:
         return np.concatenate([[0], np.cumsum(self.grids.sum(axis=1))])
 
     @cached_property
+    def line_sizes(self) -> NDArray[np.float64]:
+        """float64 [lines[-1]]: the number of entries of each line; 1 for an empty one."""
+        rows, columns = self.grids.T
+        return np.repeat(np.maximum(np.ravel([columns, rows], "F"), 1), self.grids.ravel()).astype(np.float64)
+
+    @cached_property
+    def matrices(self) -> list[tuple[int, int, int, int, int]]:
+        """(start, stop, first line, rows, columns) of each tensor that is not empty."""
+        parts = zip(self.tensors, self.lines.tolist()[:-1], self.grids.tolist(), strict=True)
+        return [(t.start, t.stop, line, *grid) for t, line, grid in parts if t.stop > t.start]
+
+    @cached_property
     def digest(self) -> bytes:
         """16 bytes: the head of SHA-256 over msgpack(shapes())."""
         return sha256(msgpack.packb(self.shapes())).digest()[:16]
