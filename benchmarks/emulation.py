@@ -29,6 +29,7 @@ module = "edgeflock.client.zoo:PaperCNN"
 data = "{data}"
 [coordination]
 rule = "{rule}"
+learning_rate = 0.1
 window = 4096
 [fleet]
 devices = {devices}

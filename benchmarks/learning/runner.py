@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.learning import cells
 from benchmarks.learning.arms import PRODUCT
 from benchmarks.learning.cells import Cell, Results
-from edgeflock.papers.machine import machine
+from edgeflock.papers.machine import commit, machine
 
 HOUSES = ("shared", "client", "server", "devices")
 """Folders of the product that a run depends on."""
@@ -160,17 +160,6 @@ def outdated(cell: Cell, record: Mapping[str, Any]) -> bool:
 def notes(command: str) -> dict[str, Any]:
     """What every record says beside its figures."""
     return {"command": command, "commit": commit(), "product": product(), "machine": machine()}
-
-
-@cache
-def commit() -> str:
-    """The commit that is checked out, with a plus if files differ from it."""
-    here = Path(__file__).parent
-    try:
-        name = _git(here, "rev-parse", "--short=10", "HEAD")
-        return name + "+" * bool(_git(here, "status", "--porcelain", "--untracked-files=no"))
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 @cache

@@ -4,8 +4,10 @@
     settings    every setting with its type, bounds, default and meaning
     rest        every route of the server's HTTP
     errors      every refusal with its code and status
+    claims      every section with figures, and where these are from
 
-`python -m docs.site` writes those of docs/reference; a test says when they are not what the code is.
+`python -m docs.site` writes those of docs/reference, and docs/results/index.md; a test says when they are not
+what the code is.
 """
 
 from docs.site import commands, errors, rest, settings

@@ -90,7 +90,7 @@ def quickstart(
 
 def reproduce(
     paper: Annotated[
-        str, typer.Argument(metavar="PAPER", help="adacomp, easgd, easgd-rl, scadles or scheduling.")
+        str, typer.Argument(metavar="PAPER", help="adacomp, easgd, easgd-rl, scadles, scheduling or all.")
     ],
     quick: Annotated[bool, typer.Option("--quick", help="Ten minutes instead of hours.")] = False,
     data: Annotated[
@@ -109,11 +109,15 @@ def reproduce(
     ),
     grid: Annotated[bool, typer.Option("--grid", help="Search the learning rates anew.")] = False,
     finished: Annotated[bool, typer.Option("--finished", help="Run nothing; report what has ended.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="all: measure a part again, compare with docs/results/check.json.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Reproduce a paper's tables and figures: on emulated fleets; scheduling by its delays alone."""
     with require("server,demo", "fleets need"):
         from edgeflock.papers.adacomp import reproduce_adacomp
+        from edgeflock.papers.check import check_figures
         from edgeflock.papers.easgd import reproduce_easgd, reproduce_easgd_rl
         from edgeflock.papers.reproduce import Reproduction
         from edgeflock.papers.scadles import reproduce_scadles
@@ -125,17 +129,25 @@ def reproduce(
         "easgd-rl": (reproduce_easgd_rl, "", "updates grid data"),
         "scadles": (reproduce_scadles, folder, "updates"),
         "scheduling": (reproduce_scheduling, "", "updates data grid finished"),
+        "all": (check_figures, f"npz:{folder}/mnist.npz", "updates grid finished seeds"),
     }  # a paper's function, its usual data, and the options that it has no use for
     if paper not in papers:
         *others, last = papers
         raise ConfigError(f"reproduce {paper!r}: must be {', '.join(others)} or {last}")
+    if check and paper != "all":
+        raise ConfigError(f"--check does not apply to {paper}; use edgeflock reproduce all --check")
+    if paper == "all" and not check:
+        for one in list(papers)[:-1]:
+            reproduce(one, quick=quick, seeds=seeds, out=out, json=json)
+        return
     run, usual_data, unused = papers[paper]
-    given = {"updates": updates, "data": data, "grid": grid, "finished": finished}
+    given = {"updates": updates, "data": data, "grid": grid, "finished": finished, "seeds": seeds}
     for name in unused.split():
         if value := given[name]:
             option = f"--{name}" if value is True else f"--{name} {value}"
-            raise ConfigError(f"{option} does not apply to {paper}; use --quick or --seeds")
-    flags = [f"--{name}" for name, is_set in (("quick", quick), ("grid", grid)) if is_set]
+            use = "--quick" if name == "seeds" else "--quick or --seeds"
+            raise ConfigError(f"{option} does not apply to {paper}; use {use}")
+    flags = [f"--{name}" for name, is_set in (("check", check), ("quick", quick), ("grid", grid)) if is_set]
     counts = [f"--{name} {value}" for name, value in (("updates", updates), ("seeds", seeds)) if value]
     command = " ".join([f"edgeflock reproduce {paper}", *flags, *counts])
     run(Reproduction(command, out, data or usual_data, quick, updates, seeds, grid, finished, json))

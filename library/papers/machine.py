@@ -1,7 +1,9 @@
-"""A short description of the machine, for reports."""
+"""What reports say of the machine and of the code."""
 
 import os
 import platform
+import subprocess
+from functools import cache
 from pathlib import Path
 
 
@@ -14,3 +16,22 @@ def machine() -> str:
         model = platform.processor() or platform.machine()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, Python {platform.python_version()}"
+
+
+@cache
+def commit() -> str:
+    """The commit of the checkout with this code, with a plus if files differ; unknown without one."""
+    root = Path(__file__).resolve().parents[2]
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=root, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        if (root / ".git").exists():
+            changed = git("status", "--porcelain", "--untracked-files=no")
+            return git("rev-parse", "--short=10", "HEAD") + "+" * bool(changed)
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    return "unknown"

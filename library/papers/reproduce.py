@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from edgeflock.devices.emulation.config import FleetFile
-from edgeflock.papers.machine import machine
+from edgeflock.papers.machine import commit, machine
 from edgeflock.results.outcomes import Setting
 from edgeflock.results.sweep import Job, outcome, sweep
 from edgeflock.server.hosting.choices import CHOICES
@@ -66,7 +66,7 @@ class Reproduction:
     def about(self) -> dict[str, str]:
         """The beginning of NAME.json."""
         date = datetime.now(UTC).date().isoformat()
-        return {"command": self.command, "date": date, "machine": machine()}
+        return {"command": self.command, "commit": commit(), "date": date, "machine": machine()}
 
     def publish(self, name: str, summary: dict[str, Any], markdown: str) -> None:
         """Write NAME.json and NAME.md next to the figures, and print one of them."""

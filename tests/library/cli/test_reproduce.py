@@ -10,7 +10,7 @@ from tests.library.command_line import edgeflock
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["hogwild"], ["'hogwild'", "must be adacomp, easgd, easgd-rl, scadles or scheduling"]),
+        (["hogwild"], ["'hogwild'", "must be adacomp, easgd, easgd-rl, scadles, scheduling or all"]),
         (["adacomp"], ["mnist.npz", "there is no such file"]),
         (["adacomp", "--finished"], ["mnist.npz", "there is no such file"]),
         (["adacomp", "--quick", "--data", "npz:nowhere.npz"], ["npz:nowhere.npz", "there is no such file"]),
@@ -20,6 +20,9 @@ from tests.library.command_line import edgeflock
         (["scheduling", "--updates", "7"], ["--updates", "--quick"]),
         (["scheduling", "--data", "mnist"], ["--data mnist", "does not apply to scheduling"]),
         (["easgd-rl", "--updates", "7"], ["--updates", "--quick"]),
+        (["adacomp", "--check"], ["--check", "reproduce all --check"]),
+        (["all", "--check"], ["docs/results/check.json", "checkout"]),
+        (["all", "--check", "--seeds", "2"], ["--seeds 2", "use --quick"]),
         (["scadles"], ["cifar10_jpgblob.npz", "there is no such file"]),
         (["adacomp", "--seeds", "-1"], ["--seeds"]),
         ([], ["PAPER"]),
@@ -35,6 +38,9 @@ from tests.library.command_line import edgeflock
         "no updates in scheduling",
         "no data in scheduling",
         "no updates of policies",
+        "check of one paper",
+        "no committed figures",
+        "seeds of a check",
         "no folder of data",
         "seeds",
         "no paper",
