@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 _FIGURE = re.compile(r"(?<![\w.,/-])\d[\d,.]*(?: to \d[\d,.]*)?(?:%|x\b|\s(?:times|points|ms|us|kB|MB|GB)\b)")
-_SOURCE = re.compile(r"\]\((?:\.\./|docs/)?(results/[\w.-]+|benchmarks\.md)(?:#[\w-]+)?\)")
+_SOURCE = re.compile(r"\]\((?:\.\./|docs/)?(results/[\w.-]+?\.(?:md|jsonl?)|benchmarks\.md)(?:#[\w-]+)?\)")
 _FROM = re.compile(r"<!-- figures from: (\S+) -->")
 _ONLY = re.compile(r"<!-- figures only here: (20\d\d-\d\d-\d\d) -->")
 _NONE = re.compile(r"<!-- figures: \S.*? -->")
