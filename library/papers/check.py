@@ -23,10 +23,6 @@ _QUICK = replace(adacomp.QUICK, updates=400, evaluate_every=400)
 _FULL = replace(adacomp.QUICK, updates=2_000, evaluate_every=2_000)
 
 
-class Deviation(EdgeflockError):
-    """A figure is not as committed."""
-
-
 def _experiments(data: str, *, quick: bool) -> Iterator[Experiment]:
     yield next(adacomp.record(data, _QUICK))
     if not quick:
@@ -49,9 +45,9 @@ def measure_again(options: Reproduction) -> dict[str, float]:
 
 
 def check_figures(options: Reproduction, committed: Path = Path("docs/results/check.json")) -> None:
-    """Measure again, leave check.json in `options.out`, and print each figure beside the one of `committed`.
+    """Measure again, leave check.json in `options.out`, and compare each figure with that of `committed`.
 
-    Raises ConfigError if `committed` cannot be read, and Deviation if a figure is outside of its band.
+    Raises ConfigError if `committed` cannot be read, and EdgeflockError if a figure is outside of its band.
     """
     try:
         expected = json.loads(committed.read_text())["figures"]
@@ -59,8 +55,7 @@ def check_figures(options: Reproduction, committed: Path = Path("docs/results/ch
         raise ConfigError(
             f"--check {str(committed)!r}: {error}; run it in a checkout of Edgeflock"
         ) from error
-    began = time.monotonic()
-    figures = measure_again(options)
+    began, figures = time.monotonic(), measure_again(options)
     about = {**options.about, "seeds": [0], "seconds": round(time.monotonic() - began, 1)}
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "check.json").write_text(json.dumps({**about, "figures": figures}, indent=1) + "\n")
@@ -68,18 +63,16 @@ def check_figures(options: Reproduction, committed: Path = Path("docs/results/ch
     for name, verdict in verdicts.items():
         print(f"{name}: {verdict or 'as committed'}")
     if wrong := sum(map(bool, verdicts.values())):
-        raise Deviation(f"{wrong} of {len(verdicts)} figures are not as committed in {committed}")
+        raise EdgeflockError(f"{wrong} of {len(verdicts)} figures are not as committed in {committed}")
 
 
 def compare(figures: Mapping[str, float], expected: Mapping[str, float]) -> dict[str, str]:
     """Return what is wrong with each figure; "": it is within its band of the expected one."""
-    verdicts = {}
+    verdicts = dict.fromkeys(figures, "")
     for name, value in figures.items():
         absolute, relative = BANDS[name.rpartition(": ")[2]]
         if name not in expected:
             verdicts[name] = f"{value:g} is not among the committed figures"
-            continue
-        band = absolute + relative * abs(expected[name])
-        is_within = abs(value - expected[name]) <= band
-        verdicts[name] = "" if is_within else f"{value:g} is not within {band:g} of {expected[name]:g}"
+        elif abs(value - expected[name]) > (band := absolute + relative * abs(expected[name])):
+            verdicts[name] = f"{value:g} is not within {band:g} of {expected[name]:g}"
     return verdicts

@@ -22,16 +22,11 @@ def machine() -> str:
 def commit() -> str:
     """The commit of the checkout with this code, with a plus if files differ; unknown without one."""
     root = Path(__file__).resolve().parents[2]
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", *words], cwd=root, capture_output=True, text=True, check=True
-        ).stdout.strip()
-
+    command = "git describe --always --exclude=* --abbrev=10 --dirty=+"
+    if not (root / ".git").exists():
+        return "unknown"
     try:
-        if (root / ".git").exists():
-            changed = git("status", "--porcelain", "--untracked-files=no")
-            return git("rev-parse", "--short=10", "HEAD") + "+" * bool(changed)
+        done = subprocess.run(command.split(), cwd=root, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        pass
-    return "unknown"
+        return "unknown"
+    return done.stdout.strip()
