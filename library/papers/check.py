@@ -13,7 +13,7 @@ from edgeflock.papers.scheduling import experiments as scheduling
 from edgeflock.papers.scheduling.completion import SCENARIOS
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 
-BANDS = {"accuracy": (0.03, 0.0), "bytes": (0.0, 0.02), "gain": (0.03, 0.0)}
+BANDS = {"accuracy": (0.05, 0.0), "bytes": (0.0, 0.02), "gain": (0.03, 0.0)}
 """Kind of figure -> how far it may be from the committed one: an absolute part, and a relative one.
 
 One machine gives the same bits again. Another's torch may round differently, and runs then drift apart.
