@@ -249,7 +249,7 @@ def run_processes(folder: Path, devices: int = 6) -> None:
         for one in (*working, server):
             one.terminate()
         for one in (*working, server):
-            one.wait(30)
+            one.wait(300)
     pattern = r"(?:WARNING|INFO) \S+: (.*(?:sum|dropped out|round|left|killed).*)"
     for name in ("server", *(f"device-{number}" for number in range(1, devices + 1))):
         for line in dict.fromkeys(re.findall(pattern, run.log(name))):
