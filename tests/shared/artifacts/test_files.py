@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import safetensors.numpy
 import torch
 from torch import nn
 
-from edgeflock.api.graphs import export_graphs
+from edgeflock.api.graphs import Graphs, export_graphs
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.server.training_graph.quantization import quantized
 from edgeflock.shared.artifacts import ModelInfo, digest_of, onnx_file, safetensors_file
@@ -122,8 +123,13 @@ def test_onnx_computes_what_torch_does(module: str, x: object) -> None:
     np.testing.assert_allclose(onnx_file.in_batches(outputs, x, count), expected, rtol=1e-4, atol=1e-5)
 
 
+@cache
+def digits() -> Graphs:
+    return export_graphs("edgeflock.client.zoo:DigitsCNN", "cross_entropy", None, "digits:")
+
+
 def test_eight_bits_are_smaller_and_near() -> None:
-    graphs = export_graphs("edgeflock.client.zoo:DigitsCNN", "cross_entropy", None, "digits:")
+    graphs = digits()
     flat = FlatModule("edgeflock.client.zoo:DigitsCNN", "cross_entropy")
     info = replace(INFO, layout=flat.layout)
     whole = onnx_file.encode(info, graphs.evaluation, flat.theta())
@@ -151,7 +157,7 @@ def test_what_needs_targets_is_no_prediction() -> None:
 
 
 def test_inputs_that_do_not_fit_are_named() -> None:
-    graphs = export_graphs("edgeflock.client.zoo:DigitsCNN", "cross_entropy", None, "digits:")
+    graphs = digits()
     flat = FlatModule("edgeflock.client.zoo:DigitsCNN", "cross_entropy")
     _, outputs = onnx_file.load(
         onnx_file.encode(replace(INFO, layout=flat.layout), graphs.evaluation, flat.theta())
