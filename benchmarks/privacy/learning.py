@@ -1,6 +1,6 @@
 """Accuracy at a privacy budget: fleets in which the server adds noise, and central DP-SGD.
 
-    python -m benchmarks.privacy.learning [--sets digits mnist words] [--seeds N] [--output FOLDER]
+    python -m benchmarks.privacy.learning [--sets digits mnist mnist-1000] [--seeds N] [--output FOLDER]
 
 A fleet hides a device; 10% of the time a device is away. `rounds` sums 90% of the devices in each round, with
 independent noise. `buffer` sums ten updates a step, with trees of eight steps. Central DP-SGD has all data in
@@ -25,8 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from benchmarks.privacy.models import HashedTagger, PooledMnist
-from benchmarks.words import words_npz
+from benchmarks.privacy.models import PooledMnist
 from edgeflock.client.zoo import DigitsLinear
 from edgeflock.devices.emulation.config import FleetFile, parse
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
@@ -64,10 +63,6 @@ TASKS = {
     "mnist-1000": Task(
         f"npz:{_FOLDER}/mnist.npz", "benchmarks.privacy.models:PooledMnist", PooledMnist, 1000, 10, 1.0,
         (600, 500, 1.0),
-    ),
-    "words": Task(
-        "npz:{output}/words.npz", "benchmarks.privacy.models:HashedTagger", HashedTagger, 100, 20, 4.0,
-        (512, 500, 4.0),
     ),
 }  # fmt: skip
 
@@ -182,8 +177,6 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("privacy"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    if "words" in asked.sets:
-        words_npz(Path(_FOLDER) / "pos_ud_ewt.npz", asked.output / "words.npz")
     asked.output.mkdir(parents=True, exist_ok=True)
     kept = asked.output / "learning.jsonl"
     done = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
@@ -192,7 +185,6 @@ def main() -> None:
         if any(row.items() >= key.items() for row in done):
             continue
         began, task = time.process_time(), TASKS[name]
-        task = task._replace(data=task.data.format(output=asked.output))
         row = central(task, epsilon, seed) if arm == "central" else run(task, arm, epsilon, seed)
         row = {**key, **row, "cpu_s": round(time.process_time() - began, 1), "machine": machine()}
         with kept.open("a") as file:
