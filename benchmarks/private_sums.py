@@ -39,8 +39,8 @@ from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Receipt, SecureSum, Update
 from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
 from edgeflock.shared.secure_sum.coordinates import Coordinates
-from edgeflock.shared.secure_sum.messages import Step
-from edgeflock.shared.secure_sum.participant import Participant, RoundTerms
+from edgeflock.shared.secure_sum.messages import SumStep
+from edgeflock.shared.secure_sum.participant import RoundParticipant, RoundTerms
 from edgeflock.shared.secure_sum.quantiser import Contribution, Quantiser
 
 T = TypeVar("T")
@@ -129,20 +129,22 @@ def time_round(devices: int, parameters: int, drop: float, fraction: float = 0.1
         spent[end] += time.process_time() - began
         return result
 
-    working = {number: at("device", Participant, terms, new_key(), os.urandom) for number in range(devices)}
+    working = {
+        number: at("device", RoundParticipant, terms, new_key(), os.urandom) for number in range(devices)
+    }
     bodies = {number: at("device", one.advertise) for number, one in working.items()}
     keys = {number: at("server", check_keys, "run", body)[1] for number, body in bodies.items()}
     round = at("server", Aggregator, terms, keys, ranges, positions, coder.shape)
-    for step in (Step.SHARES, Step.MASKED, Step.SIGNATURE, Step.SECRETS):
+    for step in (SumStep.SHARES, SumStep.MASKED, SumStep.SIGNATURE, SumStep.SECRETS):
         for number in sorted(round.missing):
             if random.random() < drop / 4:
                 continue
             one, answer = working[number], at("server", round.answer, number)
-            if step == Step.MASKED:
+            if step == SumStep.MASKED:
                 vector = at("device", coder.quantise, added, ranges, random)
                 body = at("device", one.mask, answer, vector, coder.shape)
             else:
-                names = {Step.SHARES: one.share, Step.SIGNATURE: one.sign, Step.SECRETS: one.reveal}
+                names = {SumStep.SHARES: one.share, SumStep.SIGNATURE: one.sign, SumStep.SECRETS: one.reveal}
                 body = at("device", names[step], answer)
             sent, received = sent + len(body), received + len(answer)
             at("server", round.receive, number, step, body)

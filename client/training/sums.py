@@ -29,8 +29,8 @@ from edgeflock.shared.protocol.backoff import back_off
 from edgeflock.shared.protocol.messages import SecureSum, Welcome
 from edgeflock.shared.protocol.shown import printable
 from edgeflock.shared.protocol.wire import MAX_LEVEL, level
-from edgeflock.shared.secure_sum.messages import Step, SumAbandoned
-from edgeflock.shared.secure_sum.participant import Participant, RoundTerms
+from edgeflock.shared.secure_sum.messages import SumAbandoned, SumStep
+from edgeflock.shared.secure_sum.participant import RoundParticipant, RoundTerms
 from edgeflock.shared.secure_sum.quantiser import Contribution, Quantiser
 
 log = logging.getLogger(__name__)
@@ -126,8 +126,8 @@ class SumParticipant:
         terms = RoundTerms(self._welcome.run, base, layout.size, len(layout.tensors), sums.threshold, fewest)
         while True:
             policy = self._policy
-            one: Participant = await self._compute(
-                Participant, terms, self._identity, policy.randbytes, policy.vouched
+            one: RoundParticipant = await self._compute(
+                RoundParticipant, terms, self._identity, policy.randbytes, policy.vouched
             )
             try:
                 version = await self._take_part(one, steps)
@@ -137,7 +137,7 @@ class SumParticipant:
                 self._refusals += 1
                 log.warning("this device leaves the round from version %d: %s", base, refused)
                 await self._server.sum(
-                    SecureSum(Step.ABANDONED, one.digest, str(refused).encode()[:_LONGEST])
+                    SecureSum(SumStep.ABANDONED, one.digest, str(refused).encode()[:_LONGEST])
                 )
                 if self._refusals == _MAX_REFUSALS:
                     raise ServerAtFault(
@@ -154,10 +154,10 @@ class SumParticipant:
                 continue
             await asyncio.sleep(next(self._delays))
 
-    async def _take_part(self, one: Participant, steps: LocalSteps) -> int:
+    async def _take_part(self, one: RoundParticipant, steps: LocalSteps) -> int:
         """Lead a participant through a round. Return the version that it made; that of its base: none yet."""
-        roster = await self._ask(Step.KEYS, b"", one.advertise())
-        shares = await self._ask_next(one, Step.SHARES, one.share, roster)
+        roster = await self._ask(SumStep.KEYS, b"", one.advertise())
+        shares = await self._ask_next(one, SumStep.SHARES, one.share, roster)
         found = one.roster
         coder = Quantiser(self._trainer.layout.parameters, found.positions, self._sums.bits, found.size)
         loss = level(steps.loss)
@@ -165,13 +165,13 @@ class SumParticipant:
             steps.gradient[found.positions], steps.samples, MAX_LEVEL if loss is None else loss
         )
         vector = coder.quantise(added, found.ranges, self._policy.rounding)
-        survivors = await self._ask_next(one, Step.MASKED, one.mask, shares, vector, coder.shape)
-        signatures = await self._ask_next(one, Step.SIGNATURE, one.sign, survivors)
-        outcome = await self._ask_next(one, Step.SECRETS, one.reveal, signatures)
+        survivors = await self._ask_next(one, SumStep.MASKED, one.mask, shares, vector, coder.shape)
+        signatures = await self._ask_next(one, SumStep.SIGNATURE, one.sign, survivors)
+        outcome = await self._ask_next(one, SumStep.SECRETS, one.reveal, signatures)
         return int.from_bytes(outcome, "big")
 
     async def _ask_next(
-        self, one: Participant, step: Step, make: Callable[..., bytes], *arguments: object
+        self, one: RoundParticipant, step: SumStep, make: Callable[..., bytes], *arguments: object
     ) -> bytes:
         try:
             body = await self._compute(make, *arguments)
@@ -179,10 +179,10 @@ class SumParticipant:
             raise _Refused(str(refused)) from refused
         return await self._ask(step, one.roster.digest, body)
 
-    async def _ask(self, step: Step, round: bytes, body: bytes) -> bytes:
+    async def _ask(self, step: SumStep, round: bytes, body: bytes) -> bytes:
         """Send a step, and return the body of its answer. Raises SumAbandoned if the server gave up."""
         answer = await self._server.sum(SecureSum(step, round, body))
-        if answer.step == Step.ABANDONED:
+        if answer.step == SumStep.ABANDONED:
             raise SumAbandoned(printable(answer.body.decode("utf-8", "replace"))[:300])
         if answer.step != step:
             raise ServerAtFault(f"the server answered step {step} of a secure sum with step {answer.step}")

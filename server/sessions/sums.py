@@ -30,7 +30,7 @@ from edgeflock.shared.protocol.shown import printable
 from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
 from edgeflock.shared.secure_sum.coordinates import Coordinates
 from edgeflock.shared.secure_sum.keys import PublicKeys
-from edgeflock.shared.secure_sum.messages import VERSION_BYTES, Step, SumAbandoned
+from edgeflock.shared.secure_sum.messages import VERSION_BYTES, SumAbandoned, SumStep
 from edgeflock.shared.secure_sum.participant import RoundTerms
 from edgeflock.shared.secure_sum.quantiser import Mean, Quantiser
 from edgeflock.shared.settings.config import Config
@@ -109,13 +109,13 @@ class SecureSums:
         # asyncio warns of an exception that is never retrieved: its device may be gone.
         answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         self._late.discard(device)
-        if message.step in (Step.KEYS, Step.ABANDONED) and self._round is not None:
+        if message.step in (SumStep.KEYS, SumStep.ABANDONED) and self._round is not None:
             self._round.leave(device)
-        if message.step == Step.ABANDONED:
+        if message.step == SumStep.ABANDONED:
             reason = printable(message.body.decode("utf-8", "replace"))
             self._note(device, f"it leaves a round of a secure sum: {reason}")
             answer.set_result(_abandoned(message.round, "this device has left the round"))
-        elif message.step == Step.KEYS:
+        elif message.step == SumStep.KEYS:
             self._apply_for_round(device, message.body, answer)
         else:
             self._receive(device, time, message, answer)
@@ -155,7 +155,7 @@ class SecureSums:
         round = self._round
         if round is None or round.digest != message.round:
             return answer.set_result(_abandoned(message.round, _UNKNOWN))
-        if self._is_finishing and message.step == Step.SECRETS and device in round.positions:
+        if self._is_finishing and message.step == SumStep.SECRETS and device in round.positions:
             self._asked[device] = answer  # it has lost its connection
             return
         try:
@@ -224,7 +224,7 @@ class SecureSums:
         """End the present step."""
         if self._is_due:
             self._late |= round.missing
-        if round.step == Step.SECRETS:
+        if round.step == SumStep.SECRETS:
             self._run_task(self._finish(round))
             return
         try:
@@ -268,7 +268,7 @@ class SecureSums:
             outcome = refusal
         else:
             outcome = SumAnswer(
-                SecureSum(Step.SECRETS, round.digest, version.to_bytes(VERSION_BYTES, "big")), applied
+                SecureSum(SumStep.SECRETS, round.digest, version.to_bytes(VERSION_BYTES, "big")), applied
             )
         uncounted = outcome if isinstance(outcome, Refused) else SumAnswer(outcome.record)
         for device, answer in self._asked.items():
@@ -365,4 +365,4 @@ class SecureSums:
 
 
 def _abandoned(digest: bytes, reason: str) -> SumAnswer:
-    return SumAnswer(SecureSum(Step.ABANDONED, digest, reason.encode()))
+    return SumAnswer(SecureSum(SumStep.ABANDONED, digest, reason.encode()))

@@ -20,7 +20,7 @@ from edgeflock.shared.errors import Malformed
 from edgeflock.shared.secure_sum import keys, messages, shamir
 from edgeflock.shared.secure_sum.keys import PUBLIC_BYTES, SIGNATURE_BYTES, PublicKeys
 from edgeflock.shared.secure_sum.masks import Vector, VectorShape
-from edgeflock.shared.secure_sum.messages import DIGEST_BYTES, VERSION_BYTES, Roster, Step, SumAbandoned
+from edgeflock.shared.secure_sum.messages import DIGEST_BYTES, VERSION_BYTES, Roster, SumAbandoned, SumStep
 from edgeflock.shared.secure_sum.neighbours import neighbours, threshold_of
 from edgeflock.shared.secure_sum.participant import RoundTerms, round_digest
 
@@ -57,7 +57,7 @@ class Aggregator:
         self.ranges, self.entries = ranges, positions
         bare = Roster(len(order), 0, b"", ranges, positions, ())
         self.digest = round_digest(terms, bare, self._keys)
-        self.step = Step.SHARES
+        self.step = SumStep.SHARES
         """What the devices are to send now."""
         self._near = [neighbours(position, len(order)) for position in range(len(order))]
         self._expected = set(range(len(order)))
@@ -99,7 +99,7 @@ class Aggregator:
             return
         if position not in self._received:
             messages.check_length(body, self._length(position), f"step {self.step.name} of a secure sum")
-            if step == Step.MASKED:
+            if step == SumStep.MASKED:
                 self._sum += self._shape.unpack(body[:-DIGEST_BYTES])  # so that no vector waits in memory
                 body = body[-DIGEST_BYTES:]
             self._received[position] = body
@@ -113,14 +113,14 @@ class Aggregator:
         """Return the answer to the last step that a device has sent, before it sends `step`."""
         position = self.positions[device]
         near = self._near[position]
-        if self.step == Step.SHARES:
+        if self.step == SumStep.SHARES:
             size, public = len(self._keys), [self._keys[one] for one in near]
             roster = Roster(size, position, self.digest, self.ranges, self.entries, public)
             return roster.encode(self.terms.entries)
-        if self.step == Step.MASKED:
+        if self.step == SumStep.MASKED:
             sealed = {one: self._sealed(one, position) for one in near if one in self._shared}
             return messages.encode_items(sealed, near)
-        if self.step == Step.SIGNATURE:
+        if self.step == SumStep.SIGNATURE:
             return self._survivors
         signed = {one: self._signatures[one] for one in near if one in self._signatures}
         return messages.encode_items(signed, near)
@@ -134,30 +134,30 @@ class Aggregator:
                 f"{max(2, self.terms.fewest)} at least"
             )
         self._check_enough(received)
-        if step == Step.SHARES:
+        if step == SumStep.SHARES:
             self._shared = received
-        elif step == Step.MASKED:
+        elif step == SumStep.MASKED:
             self._digests = received
             self._survivors = messages.encode_bits(received, range(len(self._keys)))
-        elif step == Step.SIGNATURE:
+        elif step == SumStep.SIGNATURE:
             self._signatures = received
-        self.step, self._expected, self._received = Step(step + 1), set(received), {}
-        if step == Step.SECRETS:
+        self.step, self._expected, self._received = SumStep(step + 1), set(received), {}
+        if step == SumStep.SECRETS:
             self._unmask(received)
 
     @property
     def total(self) -> Vector:
         """The sum of the vectors of `summed`, after the last step: uint32 [entries + counts]."""
-        assert self.step == Step.ABANDONED, "it is not known before the last step"
+        assert self.step == SumStep.ABANDONED, "it is not known before the last step"
         return self._sum
 
     def _length(self, position: int) -> int:
         near = self._near[position]
-        if self.step == Step.SHARES:
+        if self.step == SumStep.SHARES:
             return messages.SEALED_BYTES * len(near)
-        if self.step == Step.MASKED:
+        if self.step == SumStep.MASKED:
             return self._shape.octets + DIGEST_BYTES
-        if self.step == Step.SIGNATURE:
+        if self.step == SumStep.SIGNATURE:
             return SIGNATURE_BYTES
         return shamir.SHARE_BYTES * len(self._owners(position))
 

@@ -34,7 +34,7 @@ MAX_DEVICES = 10_000
 _HEAD = struct.Struct("<IIII32s")
 
 
-class Step(IntEnum):
+class SumStep(IntEnum):
     """A step of a round, in order."""
 
     KEYS = 0

@@ -17,7 +17,7 @@ from edgeflock.shared.identity import sign, verify
 from edgeflock.shared.secure_sum import keys, messages, shamir
 from edgeflock.shared.secure_sum.keys import KEY_BYTES, SIGNATURE_BYTES, PublicKeys
 from edgeflock.shared.secure_sum.masks import Vector, VectorShape
-from edgeflock.shared.secure_sum.messages import DIGEST_BYTES, Roster, Step, SumAbandoned
+from edgeflock.shared.secure_sum.messages import DIGEST_BYTES, Roster, SumAbandoned, SumStep
 from edgeflock.shared.secure_sum.neighbours import NEIGHBOURS, neighbours, threshold_of
 
 
@@ -37,7 +37,7 @@ class RoundTerms:
     """The fewest devices of a sum."""
 
 
-class Participant:
+class RoundParticipant:
     """One device in one round."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Participant:
         self._channel, self._mask, self._seed = (random(KEY_BYTES) for _ in range(3))
         self._identity = identity
         self._own = keys.sign_keys(identity, terms.run, terms.base, self._channel, self._mask)
-        self._next = Step.KEYS
+        self._next = SumStep.KEYS
         self.digest = b""
         """The identity of the round; empty before it is known."""
         self.roster: Roster
@@ -79,12 +79,12 @@ class Participant:
 
     def advertise(self) -> bytes:
         """Return the device's keys for this round."""
-        self._advance(Step.KEYS)
+        self._advance(SumStep.KEYS)
         return self._terms.base.to_bytes(messages.VERSION_BYTES, "big") + self._own.octets
 
     def share(self, roster: bytes) -> bytes:
         """Check the devices of the round; return sealed shares for the neighbours."""
-        self._advance(Step.SHARES)
+        self._advance(SumStep.SHARES)
         with _reasons():
             self.roster = found = Roster.decode(roster, self._terms.entries, self._terms.tensors)
         self.digest = found.digest
@@ -120,7 +120,7 @@ class Participant:
 
         y_u = x_u + PRG(b_u) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv)
         """
-        self._advance(Step.MASKED)
+        self._advance(SumStep.MASKED)
         roster = self.roster
         with _reasons():
             sealed = messages.decode_items(shares, tuple(self._peers), messages.SEALED_BYTES, "shares")
@@ -139,7 +139,7 @@ class Participant:
 
     def sign(self, survivors: bytes) -> bytes:
         """Check whose vectors the sum has; return the signature of this set."""
-        self._advance(Step.SIGNATURE)
+        self._advance(SumStep.SIGNATURE)
         with _reasons():
             self._survivors = messages.decode_bits(survivors, range(self.roster.size), "survivors")
         if len(self._survivors) < self._terms.fewest:
@@ -160,14 +160,14 @@ class Participant:
         Of a device in the sum it is a share of its seed, of another one a share of its mask key. No device is
         asked for both: then its vector could be read.
         """
-        self._advance(Step.SECRETS)
+        self._advance(SumStep.SECRETS)
         with _reasons():
             found = messages.decode_items(signatures, tuple(self._peers), SIGNATURE_BYTES, "signatures")
         for other, signature in found.items():
             if not verify(self._peers[other].identity, self._signed, signature):
                 raise SumAbandoned(
-                    f"device {other} of the round did not sign the set of devices that this one was told of: "
-                    "the server lies about who dropped out, or the device does; nothing is revealed"
+                    f"device {other} of the round did not sign the same set of devices: the server lies "
+                    "about who dropped out, or that device does; nothing is revealed"
                 )
         self._check_enough(found, "signed whose vectors the sum has")
         counted = set(self._survivors)
@@ -175,9 +175,9 @@ class Participant:
             seed if holder in counted else mask for holder, (seed, mask) in sorted(self._held.items())
         )
 
-    def _advance(self, step: Step) -> None:
+    def _advance(self, step: SumStep) -> None:
         assert step == self._next, "each step once, in order"
-        self._next = Step(step + 1)
+        self._next = SumStep(step + 1)
 
     def _below(self, limit: int) -> int:
         """Return a random integer below `limit`, by 16 bytes more than it has: the bias is below 2^-128."""

@@ -24,7 +24,7 @@ from edgeflock.shared.errors import ServerAtFault, UnexpectedRecord
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, SecureSum, Update, Welcome
-from edgeflock.shared.secure_sum.messages import Step
+from edgeflock.shared.secure_sum.messages import SumStep
 from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta
 from tests.proxy import proxying
 
@@ -54,7 +54,7 @@ class Constant:
 class Watched(Link):
     """Notes what it sends, and may fall silent."""
 
-    silent: tuple[int, Step] | None = None
+    silent: tuple[int, SumStep] | None = None
     """Before the n-th time of this step it stops for ever, while its connection stays."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -129,22 +129,22 @@ async def test_the_model_moves_by_the_mean_and_the_journal_has_sums_alone(tmp_pa
     assert isinstance(first, Update)
     assert (first.facts, first.samples, round(first.loss, 3)) == ({"devices": 4}, 40, 1.0)
     for line in lines:  # nothing that it has sent holds its gradient
-        vectors = [message.body for message in line.sent if message.step == Step.MASKED]
+        vectors = [message.body for message in line.sent if message.step == SumStep.MASKED]
         assert len(set(vectors)) == len(vectors) == 3  # the first sum finds the ranges
 
 
 @pytest.mark.parametrize(
     ("step", "stays"),
     [
-        (Step.MASKED, True),
-        (Step.SECRETS, True),
-        (Step.SHARES, False),
-        (Step.MASKED, False),
-        (Step.SIGNATURE, False),
-        (Step.SECRETS, False),
+        (SumStep.MASKED, True),
+        (SumStep.SECRETS, True),
+        (SumStep.SHARES, False),
+        (SumStep.MASKED, False),
+        (SumStep.SIGNATURE, False),
+        (SumStep.SECRETS, False),
     ],
 )
-async def test_a_device_that_falls_silent_is_done_without(tmp_path: Path, step: Step, stays: bool) -> None:
+async def test_a_device_that_falls_silent_is_done_without(tmp_path: Path, step: SumStep, stays: bool) -> None:
     """The one that hangs is waited for until the deadline, the one that dies until its connection breaks."""
     async with hosting(tmp_path, *(SOON if stays else WHOLE)) as hosted, AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(5)]
@@ -164,7 +164,7 @@ async def test_a_device_that_falls_silent_is_done_without(tmp_path: Path, step: 
         for one in working:
             one.cancel()
         await asyncio.gather(*working, return_exceptions=True)
-        parts = range(5 if step > Step.MASKED else 4)
+        parts = range(5 if step > SumStep.MASKED else 4)
         mean = np.mean([Constant(number).value for number in parts], axis=0)
     row = wire.decode(summed(tmp_path)[0][2])
     assert isinstance(row, Update)
@@ -177,8 +177,8 @@ async def test_too_few_are_left_so_the_round_is_abandoned_and_another_one_begins
 ) -> None:
     async with hosting(tmp_path, *SOON) as hosted, AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(5)]
-        lines[3].silent = lines[4].silent = 1, Step.MASKED
-        lines[2].silent = 1, Step.SIGNATURE
+        lines[3].silent = lines[4].silent = 1, SumStep.MASKED
+        lines[2].silent = 1, SumStep.SIGNATURE
         working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
         async with asyncio.timeout(200):
             while not any("no sum of 5 devices from version 0" in text for text in caplog.messages):
@@ -212,7 +212,7 @@ async def test_a_lost_answer_comes_again(tmp_path: Path) -> None:
     ):
 
         async def cut() -> None:
-            for step in (Step.KEYS, Step.SHARES, Step.MASKED, Step.SIGNATURE, Step.SECRETS):
+            for step in (SumStep.KEYS, SumStep.SHARES, SumStep.MASKED, SumStep.SIGNATURE, SumStep.SECRETS):
                 while not any(message.step == step for message in clumsy.sent):
                     await asyncio.sleep(0.001)
                 proxy.cut_all()

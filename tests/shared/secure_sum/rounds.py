@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from edgeflock.shared.identity import new_key
 from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
 from edgeflock.shared.secure_sum.masks import Vector, VectorShape
-from edgeflock.shared.secure_sum.messages import Step, SumAbandoned
-from edgeflock.shared.secure_sum.participant import Participant, RoundTerms
+from edgeflock.shared.secure_sum.messages import SumAbandoned, SumStep
+from edgeflock.shared.secure_sum.participant import RoundParticipant, RoundTerms
 
 TERMS = RoundTerms("run", 7, entries=40, tensors=2, threshold=2 / 3, fewest=3)
 POSITIONS = np.arange(1, 40, 3)
 RANGES = np.array([0.5, 2.0], np.float32)
 
-Tamper = Callable[[int, Step, bytes], bytes]
+Tamper = Callable[[int, SumStep, bytes], bytes]
 """(device, the step that it has sent, the server's answer) -> the answer that it gets."""
 
 
@@ -29,34 +29,34 @@ class Round:
         self.vectors = {100 + place: vector for place, vector in enumerate(vectors)}
         self.shape, self.terms = shape, terms
         randbytes = random.Random(seed).randbytes
-        self.devices = {device: Participant(terms, new_key(), randbytes) for device in self.vectors}
+        self.devices = {device: RoundParticipant(terms, new_key(), randbytes) for device in self.vectors}
         self.refusals: dict[int, str] = {}
         """Device -> why it abandoned the round."""
-        self.sent: dict[Step, dict[int, bytes]] = {}
+        self.sent: dict[SumStep, dict[int, bytes]] = {}
 
     def run(
         self,
-        silent: Mapping[int, Step] | None = None,
+        silent: Mapping[int, SumStep] | None = None,
         tamper: Tamper = lambda device, step, answer: answer,
         positions: NDArray[np.int64] = POSITIONS,
     ) -> Aggregator:
         """Run the round. A device of `silent` sends nothing from this step on."""
         silent = silent or {}
 
-        def is_silent(device: int, step: Step) -> bool:
-            return device in self.refusals or silent.get(device, Step.ABANDONED) <= step
+        def is_silent(device: int, step: SumStep) -> bool:
+            return device in self.refusals or silent.get(device, SumStep.ABANDONED) <= step
 
         bodies = {device: one.advertise() for device, one in self.devices.items()}
-        self.sent[Step.KEYS] = bodies
+        self.sent[SumStep.KEYS] = bodies
         keys = {
             device: check_keys(self.terms.run, body)[1]
             for device, body in bodies.items()
-            if not is_silent(device, Step.KEYS)
+            if not is_silent(device, SumStep.KEYS)
         }
         aggregator = Aggregator(self.terms, keys, RANGES, positions, self.shape)
-        for step in (Step.SHARES, Step.MASKED, Step.SIGNATURE, Step.SECRETS):
+        for step in (SumStep.SHARES, SumStep.MASKED, SumStep.SIGNATURE, SumStep.SECRETS):
             for device in sorted(aggregator.missing):
-                answer = tamper(device, Step(step - 1), aggregator.answer(device))
+                answer = tamper(device, SumStep(step - 1), aggregator.answer(device))
                 if is_silent(device, step):
                     continue
                 try:
@@ -69,13 +69,13 @@ class Round:
             aggregator.advance()
         return aggregator
 
-    def _next(self, device: int, step: Step, answer: bytes) -> bytes:
+    def _next(self, device: int, step: SumStep, answer: bytes) -> bytes:
         one = self.devices[device]
-        if step == Step.SHARES:
+        if step == SumStep.SHARES:
             return one.share(answer)
-        if step == Step.MASKED:
+        if step == SumStep.MASKED:
             return one.mask(answer, self.vectors[device], self.shape)
-        return one.sign(answer) if step == Step.SIGNATURE else one.reveal(answer)
+        return one.sign(answer) if step == SumStep.SIGNATURE else one.reveal(answer)
 
 
 def draw_vectors(count: int, shape: VectorShape, seed: int = 0) -> list[Vector]:

@@ -12,13 +12,13 @@ from edgeflock.shared.errors import Malformed
 from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
 from edgeflock.shared.secure_sum.keys import PUBLIC_BYTES, PublicKeys
 from edgeflock.shared.secure_sum.masks import VectorShape
-from edgeflock.shared.secure_sum.messages import Step, SumAbandoned, decode_bits, encode_bits
+from edgeflock.shared.secure_sum.messages import SumAbandoned, SumStep, decode_bits, encode_bits
 from edgeflock.shared.secure_sum.neighbours import neighbours, threshold_of
-from edgeflock.shared.secure_sum.participant import Participant
+from edgeflock.shared.secure_sum.participant import RoundParticipant
 from tests.shared.secure_sum.rounds import POSITIONS, RANGES, TERMS, Round, draw_vectors
 
 SHAPE = VectorShape(POSITIONS.size, 11, 4)
-STEPS = [Step.KEYS, Step.SHARES, Step.MASKED, Step.SIGNATURE, Step.SECRETS]
+STEPS = [SumStep.KEYS, SumStep.SHARES, SumStep.MASKED, SumStep.SIGNATURE, SumStep.SECRETS]
 
 
 def sum_of(aggregator: Aggregator, round: Round) -> None:
@@ -33,7 +33,7 @@ def test_sums_the_survivors_or_says_that_too_few_are_left(data: Any) -> None:
     count = data.draw(st.integers(3, 9))
     silent = data.draw(st.dictionaries(st.integers(100, 99 + count), st.sampled_from(STEPS)))
     round = Round(draw_vectors(count, SHAPE), SHAPE)
-    present = count - sum(step == Step.KEYS for step in silent.values())
+    present = count - sum(step == SumStep.KEYS for step in silent.values())
     left = count - len(silent)
     enough = present >= 3 and left >= max(3, threshold_of(present, TERMS.threshold))
     if not enough:
@@ -43,16 +43,16 @@ def test_sums_the_survivors_or_says_that_too_few_are_left(data: Any) -> None:
     aggregator = round.run(silent)
     assert not round.refusals
     assert aggregator.summed == {
-        device for device in round.vectors if silent.get(device, Step.ABANDONED) > Step.MASKED
+        device for device in round.vectors if silent.get(device, SumStep.ABANDONED) > SumStep.MASKED
     }
     sum_of(aggregator, round)
 
 
-@pytest.mark.parametrize("silent", [{}, {103: Step.MASKED, 120: Step.SIGNATURE, 131: Step.SHARES}])
-def test_a_large_round_sums_with_neighbours(silent: dict[int, Step]) -> None:
+@pytest.mark.parametrize("silent", [{}, {103: SumStep.MASKED, 120: SumStep.SIGNATURE, 131: SumStep.SHARES}])
+def test_a_large_round_sums_with_neighbours(silent: dict[int, SumStep]) -> None:
     round = Round(draw_vectors(40, SHAPE), SHAPE)
     sum_of(round.run(silent), round)
-    bodies = round.sent[Step.SHARES].values()
+    bodies = round.sent[SumStep.SHARES].values()
     assert {len(body) for body in bodies} == {32 * 82}
 
 
@@ -69,11 +69,11 @@ def test_a_masked_vector_is_uniform() -> None:
     zeros = [np.zeros(shape.size, np.uint32)] * 3
     round = Round(zeros, shape, replace(TERMS, entries=5000))
     round.run(positions=np.arange(5000))
-    for body in round.sent[Step.MASKED].values():
+    for body in round.sent[SumStep.MASKED].values():
         found = np.bincount(shape.unpack(body[:-32]), minlength=256)
         chi_squared = float(((found - 5000 / 256) ** 2 / (5000 / 256)).sum())
         assert 150 < chi_squared < 390  # of 255 degrees of freedom: beyond with a probability below 1e-6
-    first, second, _ = (shape.unpack(body[:-32]) for body in round.sent[Step.MASKED].values())
+    first, second, _ = (shape.unpack(body[:-32]) for body in round.sent[SumStep.MASKED].values())
     assert np.count_nonzero(first == second) < 60
 
 
@@ -82,7 +82,7 @@ def test_no_key_or_mask_is_used_twice() -> None:
     one, other = Round(vector, SHAPE, seed=1), Round(vector, SHAPE, seed=2)
     one.run()
     other.run()
-    for step in (Step.KEYS, Step.SHARES, Step.MASKED):
+    for step in (SumStep.KEYS, SumStep.SHARES, SumStep.MASKED):
         assert not set(one.sent[step].values()) & set(other.sent[step].values())
 
 
@@ -91,8 +91,8 @@ def test_devices_refuse_a_server_that_tells_them_of_different_survivors() -> Non
     round = Round(draw_vectors(6, SHAPE), SHAPE)
     lied: dict[int, str] = {}
 
-    def lie(device: int, step: Step, answer: bytes) -> bytes:
-        if step != Step.MASKED or device % 2:
+    def lie(device: int, step: SumStep, answer: bytes) -> bytes:
+        if step != SumStep.MASKED or device % 2:
             return answer
         position = round.devices[102].roster.position
         lied[device] = ""
@@ -100,7 +100,7 @@ def test_devices_refuse_a_server_that_tells_them_of_different_survivors() -> Non
 
     with pytest.raises(SumAbandoned, match="0 of 6 devices were left at step SECRETS"):
         round.run(tamper=lie)
-    assert Step.SECRETS not in round.sent
+    assert SumStep.SECRETS not in round.sent
     assert len(round.refusals) == 6
     assert all("lies about who dropped out" in reason for reason in round.refusals.values())
     assert lied
@@ -109,9 +109,9 @@ def test_devices_refuse_a_server_that_tells_them_of_different_survivors() -> Non
 def test_devices_refuse_without_signatures() -> None:
     round = Round(draw_vectors(6, SHAPE), SHAPE)
     with pytest.raises(SumAbandoned):
-        round.run(tamper=lambda device, step, answer: b"\0" if step == Step.SIGNATURE else answer)
+        round.run(tamper=lambda device, step, answer: b"\0" if step == SumStep.SIGNATURE else answer)
     assert all("1 of 6 devices signed" in reason for reason in round.refusals.values())
-    assert Step.SECRETS not in round.sent
+    assert SumStep.SECRETS not in round.sent
 
 
 def test_devices_refuse_a_sum_of_few() -> None:
@@ -126,8 +126,8 @@ def test_devices_refuse_a_sum_of_few() -> None:
 def test_devices_refuse_keys_that_their_owner_did_not_sign() -> None:
     round = Round(draw_vectors(3, SHAPE), SHAPE)
 
-    def swap(device: int, step: Step, answer: bytes) -> bytes:
-        if step != Step.KEYS or device != 100:
+    def swap(device: int, step: SumStep, answer: bytes) -> bytes:
+        if step != SumStep.KEYS or device != 100:
             return answer
         return answer[:-PUBLIC_BYTES] + bytes(32) + answer[32 - PUBLIC_BYTES :]
 
@@ -151,31 +151,31 @@ def test_shares_of_another_round_are_refused() -> None:
     first = Round(draw_vectors(3, SHAPE), SHAPE, seed=1)
     answers: dict[int, bytes] = {}
 
-    def keep(device: int, step: Step, answer: bytes) -> bytes:
-        if step == Step.SHARES:
+    def keep(device: int, step: SumStep, answer: bytes) -> bytes:
+        if step == SumStep.SHARES:
             answers[device] = answer
         return answer
 
     first.run(tamper=keep)
     second = Round(draw_vectors(3, SHAPE), SHAPE, seed=2)
     with pytest.raises(SumAbandoned):
-        second.run(tamper=lambda device, step, answer: answers[device] if step == Step.SHARES else answer)
+        second.run(tamper=lambda device, step, answer: answers[device] if step == SumStep.SHARES else answer)
     assert all("was not encrypted for this device in this round" in why for why in second.refusals.values())
 
 
-@pytest.mark.parametrize("step", [Step.KEYS, Step.SHARES, Step.MASKED, Step.SIGNATURE])
+@pytest.mark.parametrize("step", [SumStep.KEYS, SumStep.SHARES, SumStep.MASKED, SumStep.SIGNATURE])
 @pytest.mark.parametrize(
     "change", [lambda octets: octets[:-1], lambda octets: octets + b"\0", lambda octets: b""]
 )
-def test_devices_refuse_answers_of_another_length(step: Step, change: Any) -> None:
+def test_devices_refuse_answers_of_another_length(step: SumStep, change: Any) -> None:
     round = Round(draw_vectors(3, SHAPE), SHAPE)
     with pytest.raises(SumAbandoned):
         round.run(tamper=lambda device, now, answer: change(answer) if now == step else answer)
     assert len(round.refusals) == 3
 
 
-@pytest.mark.parametrize("step", [Step.SHARES, Step.MASKED, Step.SIGNATURE, Step.SECRETS])
-def test_the_server_refuses_bodies_of_another_length(step: Step) -> None:
+@pytest.mark.parametrize("step", [SumStep.SHARES, SumStep.MASKED, SumStep.SIGNATURE, SumStep.SECRETS])
+def test_the_server_refuses_bodies_of_another_length(step: SumStep) -> None:
     round = Round(draw_vectors(3, SHAPE), SHAPE)
     keys = {device: check_keys("run", one.advertise())[1] for device, one in round.devices.items()}
     aggregator = Aggregator(TERMS, keys, RANGES, POSITIONS, SHAPE)
@@ -203,7 +203,7 @@ def test_a_repetition_changes_nothing() -> None:
     round = Round(draw_vectors(3, SHAPE), SHAPE)
     keys = {device: check_keys("run", one.advertise())[1] for device, one in round.devices.items()}
     aggregator = Aggregator(TERMS, keys, RANGES, POSITIONS, SHAPE)
-    while aggregator.step < Step.ABANDONED:
+    while aggregator.step < SumStep.ABANDONED:
         for device in list(aggregator.missing):
             body = round._next(device, aggregator.step, aggregator.answer(device))
             for _ in range(2):
@@ -213,7 +213,7 @@ def test_a_repetition_changes_nothing() -> None:
 
 
 def test_keys_without_a_signature_are_refused() -> None:
-    body = bytearray(Participant(TERMS, bytes(range(32)), bytes).advertise())
+    body = bytearray(RoundParticipant(TERMS, bytes(range(32)), bytes).advertise())
     body[-1] ^= 1
     with pytest.raises(Malformed, match="not signed"):
         check_keys("run", bytes(body))
