@@ -21,17 +21,17 @@ class Participations:
         self._group = group
         self.present: set[int] = set()
         """The devices that are connected."""
-        self._most = max(self._counts.values(), default=0)
+        self._highest = max(self._counts.values(), default=0)
 
     @property
     def spent(self) -> PrivacySpent:
         """What the run has cost."""
-        return self._accountant.spent(self._most)
+        return self._accountant.spent(self._highest)
 
     def add(self, device: int) -> None:
         """Count an update of a device."""
         self._counts[device] += 1
-        self._most = max(self._most, self._counts[device])
+        self._highest = max(self._highest, self._counts[device])
 
     def has_left(self, device: int) -> bool:
         """Whether the budget of the device has a participation left."""
@@ -52,7 +52,7 @@ class Participations:
         `waiting` updates are part of it already.
         """
         limit = self._accountant.limit
-        if not limit or self._most < limit:
+        if not limit or self._highest < limit:
             return None
         known = self.present | self._counts.keys()
         if sum(self.has_left(device) for device in known) >= self._group - waiting:
