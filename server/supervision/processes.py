@@ -193,7 +193,7 @@ class RunProcess:
                 delays = back_off(Random(), first=1.0, longest=_LONGEST_RESTART)
             self._set("restarting", reason)
             await asyncio.sleep(next(delays))
-            self._set("starting")
+            self._set("starting", reason)
 
     async def _live(self) -> int:
         """Run the process until it ends, and return its exit code. Cancelled, end it cleanly."""
