@@ -6,6 +6,7 @@ over the examples i of a Poisson sample of B on average. The server cannot tell 
 """
 
 import math
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -22,7 +23,10 @@ Compute = Callable[[NDArray[np.float32], Inputs, NDArray[np.generic]], Gradient]
 
 
 class PrivateSteps:
-    """The steps of a device. Its noise and its samples are the operating system's random numbers."""
+    """The steps of a device. Its noise and its samples are the operating system's random numbers.
+
+    The server sees the bare noise where gradients are 0, and must not be able to compute the rest from it.
+    """
 
     def __init__(self, welcome: Welcome, batches: Batches) -> None:
         """Raise ConfigError if `batches` cannot be sampled."""
@@ -32,7 +36,6 @@ class PrivateSteps:
                 "known chance, which a stream or an environment has not; use stored data"
             )
         self._welcome, self._batches = welcome, batches
-        self._random = np.random.default_rng()
 
     def take(self, theta: NDArray[np.float32], compute: Compute) -> LocalSteps:
         """Return a step from theta. `compute` gets one example at a time, so any backend will do.
@@ -49,8 +52,16 @@ class PrivateSteps:
                 losses.append(loss)
                 part = gradient * np.float32(min(1.0, welcome.clip / max(norm, 1e-30)))
                 total = total + part if total.size else part
-        noisy = self._random.standard_normal(theta.size) * (welcome.noise * welcome.clip)
+        noisy = _draw_normal(theta.size) * (welcome.noise * welcome.clip)
         noisy[: total.size] += total
         mean = float(np.mean(losses)) if losses else math.nan
         direction = (noisy / welcome.batch).astype(np.float32)
         return LocalSteps(mean, direction, np.zeros(0, np.float32), welcome.batch)
+
+
+def _draw_normal(size: int) -> NDArray[np.float64]:
+    """Return standard normal numbers, by the method of G. Box and M. Muller (1958)."""
+    words = np.frombuffer(os.urandom(16 * -(-size // 2)), "<u8").reshape(2, -1)
+    radius, angle = ((words >> np.uint64(11)) + 0.5) / 2**53
+    radius, angle = np.sqrt(-2 * np.log(radius)), 2 * np.pi * angle
+    return np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))[:size]

@@ -1,7 +1,8 @@
 """A device's part in secure sums: it trains, adds its gradient to a round's sum, and pulls the next model.
 
 The crypto and the checks are a state machine (shared/secure_sum/participant.py). If a round is abandoned, the
-device takes part in the next one with the same gradient, and with new keys.
+device takes part in the next one with new keys. It then has a new gradient, if the server may have the sum of
+the old one: of two sums of the same gradients, with and without a device, the difference is that device's.
 """
 
 import asyncio
@@ -120,7 +121,7 @@ class SumParticipant:
             self._progress.loss = steps.loss
 
     async def _sum(self, steps: LocalSteps, base: int) -> bool:
-        """Add the gradient to a sum. Return whether it is in one that is in the model."""
+        """Add the gradient to a sum, once. Return whether it is in one that is in the model."""
         layout, sums = self._trainer.layout.parameters, self._sums
         fewest = max(sums.fewest, self._policy.fewest)
         terms = RoundTerms(self._welcome.run, base, layout.size, len(layout.tensors), sums.threshold, fewest)
@@ -145,7 +146,7 @@ class SumParticipant:
                     ) from refused
             else:
                 self._refusals, self._delays = 0, back_off(policy.rounding)
-                if version != base:
+                if version != base or one.has_sent_values:
                     if out := one.roster.size - one.summed:
                         log.info("version %d is of %d devices; %d dropped out", version, one.summed, out)
                     if one.is_summed:
@@ -153,6 +154,8 @@ class SumParticipant:
                     return one.is_summed
                 continue
             await asyncio.sleep(next(self._delays))
+            if one.has_sent_values:
+                return False
 
     async def _take_part(self, one: RoundParticipant, steps: LocalSteps) -> int:
         """Lead a participant through a round. Return the version that it made; that of its base: none yet."""
@@ -177,7 +180,7 @@ class SumParticipant:
             body = await self._compute(make, *arguments)
         except SumAbandoned as refused:
             raise _Refused(str(refused)) from refused
-        return await self._ask(step, one.roster.digest, body)
+        return await self._ask(step, one.digest, body)
 
     async def _ask(self, step: SumStep, round: bytes, body: bytes) -> bytes:
         """Send a step, and return the body of its answer. Raises SumAbandoned if the server gave up."""

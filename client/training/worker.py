@@ -28,6 +28,7 @@ from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
+    ConfigError,
     LayoutMismatch,
     Refused,
     RunOver,
@@ -135,6 +136,11 @@ class Worker:
                 first = await self._load_first_model(welcome.weights, layout)
                 if first is not None:
                     replica.take(first)
+        if self._sum_policy.vouched and welcome.sums is None:
+            raise ConfigError(
+                "client.vouched names devices to sum with in secret, and this run has no secret sums: its "
+                "server would see each update; leave client.vouched out if you trust it"
+            )
         self._telemetry_due, self._is_private = -math.inf, welcome.private
         self._retrying.batches_per_step = 1 if welcome.elastic else welcome.local_steps
         sequence, self.progress.too_large = await self._resend_pending(welcome, layout), 0

@@ -240,6 +240,8 @@ class Engine:
         try:
             self._offer(push, now, answers)
         except Refused as refusal:
+            if self.participations is not None and not isinstance(refusal, RunComplete):
+                self.participations.add_refused(push.device)
             answers.append((push, refusal))
 
     def _offer(self, push: Push, now: float, answers: list[tuple[Push, Answer]]) -> None:

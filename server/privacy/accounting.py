@@ -38,6 +38,11 @@ class Accountant:
                 f"privacy.noise = {self.noise:g}; raise privacy.noise or privacy.epsilon"
             )
 
+    @property
+    def hides_examples(self) -> bool:
+        """Whether devices hide examples, also from the server; else the server hides devices."""
+        return bool(self._cost.chance)
+
     def epsilon(self, participations: int) -> float:
         """Return epsilon after so many updates of one device."""
         return _epsilon(self._cost, self.noise, participations)
@@ -45,7 +50,7 @@ class Accountant:
     def spent(self, participations: int) -> PrivacySpent:
         """Return what a run costs in which no device has taken part more often."""
         return PrivacySpent(
-            unit="example" if self._cost.chance else "device",
+            unit="example" if self.hides_examples else "device",
             epsilon=finite_or_none(self.epsilon(participations)),
             delta=self.delta,
             budget=self._budget,

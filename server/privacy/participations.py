@@ -33,6 +33,14 @@ class Participations:
         self._counts[device] += 1
         self._highest = max(self._highest, self._counts[device])
 
+    def add_refused(self, device: int) -> None:
+        """Count an update that is refused: one that hides examples from the server has cost as much.
+
+        Refusals are not in the journal, so a restart forgets them.
+        """
+        if self._accountant.hides_examples:
+            self.add(device)
+
     def has_left(self, device: int) -> bool:
         """Whether the budget of the device has a participation left."""
         return not self._accountant.limit or self._counts[device] < self._accountant.limit

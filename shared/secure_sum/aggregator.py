@@ -12,26 +12,32 @@ many are, `advance` raises SumAbandoned, and what arrived says nothing about any
 
 import hashlib
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.secure_sum import keys, messages, shamir
-from edgeflock.shared.secure_sum.keys import PUBLIC_BYTES, SIGNATURE_BYTES, PublicKeys
+from edgeflock.shared.secure_sum.keys import KEY_BYTES, PUBLIC_BYTES, SIGNATURE_BYTES, PublicKeys
 from edgeflock.shared.secure_sum.masks import Vector, VectorShape
 from edgeflock.shared.secure_sum.messages import DIGEST_BYTES, VERSION_BYTES, Roster, SumAbandoned, SumStep
 from edgeflock.shared.secure_sum.neighbours import neighbours, threshold_of
-from edgeflock.shared.secure_sum.participant import RoundTerms, round_digest
+from edgeflock.shared.secure_sum.participant import RoundTerms, keys_digest, round_digest
 
 
 def check_keys(run: str, body: bytes) -> tuple[int, PublicKeys]:
-    """Return (the version, the keys) of the body of KEYS. Raises Malformed if they are not signed."""
+    """Return (the version, the keys) of the body of KEYS. Raises Malformed if they are weak or not signed."""
     messages.check_length(body, VERSION_BYTES + PUBLIC_BYTES, "the keys of a secure sum")
     base = int.from_bytes(body[:VERSION_BYTES], "big")
     public = PublicKeys.from_octets(body[VERSION_BYTES:])
     if not public.is_signed(run, base):
         raise Malformed("the keys of a secure sum are not signed by their identity")
+    for octets in (public.channel, public.mask):
+        try:
+            keys.channel_key(bytes(KEY_BYTES), octets, b"")
+        except ValueError as error:
+            raise Malformed("a key of a secure sum is weak: all secrets shared with it are 0") from error
     return base, public
 
 
@@ -55,8 +61,8 @@ class Aggregator:
         self.positions = {device: position for position, device in enumerate(order)}
         """Device -> its position in the round."""
         self.ranges, self.entries = ranges, positions
-        bare = Roster(len(order), 0, b"", ranges, positions, ())
-        self.digest = round_digest(terms, bare, self._keys)
+        self._roster = Roster(len(order), 0, keys_digest(self._keys), ranges, positions, ())
+        self.digest = round_digest(terms, self._roster)
         self.step = SumStep.SHARES
         """What the devices are to send now."""
         self._near = [neighbours(position, len(order)) for position in range(len(order))]
@@ -114,9 +120,8 @@ class Aggregator:
         position = self.positions[device]
         near = self._near[position]
         if self.step == SumStep.SHARES:
-            size, public = len(self._keys), [self._keys[one] for one in near]
-            roster = Roster(size, position, self.digest, self.ranges, self.entries, public)
-            return roster.encode(self.terms.entries)
+            public = [self._keys[one] for one in near]
+            return replace(self._roster, position=position, keys=public).encode(self.terms.entries)
         if self.step == SumStep.MASKED:
             sealed = {one: self._sealed(one, position) for one in near if one in self._shared}
             return messages.encode_items(sealed, near)

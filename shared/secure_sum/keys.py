@@ -52,9 +52,12 @@ def keys_message(run: str, base: int, channel: bytes, mask: bytes) -> bytes:
     return _KEYS + base.to_bytes(8, "big") + channel + mask + run.encode()
 
 
-def survivors_message(digest: bytes, survivors: bytes) -> bytes:
-    """Return what a device signs before it reveals: the round, and whose vectors the sum has."""
-    return _SURVIVORS + digest + survivors
+def survivors_message(digest: bytes, mask: bytes, survivors: bytes) -> bytes:
+    """Return what a device signs before it reveals: the round, its own mask key, and who is in the sum.
+
+    The mask key is new in each round, so no signature of an earlier one is right again.
+    """
+    return _SURVIVORS + digest + mask + survivors
 
 
 def sign_keys(identity: bytes, run: str, base: int, channel: bytes, mask: bytes) -> PublicKeys:

@@ -55,8 +55,8 @@ class Roster:
 
     size: int
     position: int
-    digest: bytes
-    """SHA-256 over the run, the version, the positions, the ranges, and all devices' keys in order."""
+    everyone: bytes
+    """SHA-256 over all devices' keys in order of positions."""
     ranges: NDArray[np.float32]
     positions: NDArray[np.int64]
     """The entries to sum."""
@@ -66,7 +66,7 @@ class Roster:
     def encode(self, entries: int) -> bytes:
         """Encode it; the model has so many entries."""
         indices = b"" if self.positions.size == entries else sparse.encode(self.positions, entries)
-        head = _HEAD.pack(self.size, self.position, self.positions.size, len(indices), self.digest)
+        head = _HEAD.pack(self.size, self.position, self.positions.size, len(indices), self.everyone)
         return b"".join(
             (head, self.ranges.astype("<f4").tobytes(), indices, *(one.octets for one in self.keys))
         )
@@ -77,7 +77,7 @@ class Roster:
         places = _HEAD.size + 4 * tensors
         if len(octets) < places:
             raise Malformed("a roster of a secure sum is cut short")
-        size, position, count, length, digest = _HEAD.unpack_from(octets)
+        size, position, count, length, everyone = _HEAD.unpack_from(octets)
         if not (position < size <= MAX_DEVICES and 1 <= count <= entries):
             raise Malformed(f"a roster of {size} devices has no position {position} or no {count} entries")
         others = neighbours(position, size)
@@ -92,7 +92,7 @@ class Roster:
         except Refused as error:
             raise Malformed(f"a roster of a secure sum: {error}") from error
         rows = cut(octets[places + length :], PUBLIC_BYTES)
-        return cls(size, position, digest, ranges, positions, tuple(map(PublicKeys.from_octets, rows)))
+        return cls(size, position, everyone, ranges, positions, tuple(map(PublicKeys.from_octets, rows)))
 
 
 def check_length(octets: bytes, length: int, name: str) -> None:

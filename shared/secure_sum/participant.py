@@ -65,7 +65,13 @@ class RoundParticipant:
         self._held: dict[int, tuple[bytes, bytes]] = {}
         """Position -> the shares that this device holds: of the seed, and of the mask key."""
         self._survivors: list[int] = []
-        self._signed = b""
+        self._told = b""
+        """The survivors, as the server told this device."""
+
+    @property
+    def has_sent_values(self) -> bool:
+        """Whether the server has its masked vector, in a round that was not for the ranges alone."""
+        return self._next > SumStep.MASKED and bool(self.roster.ranges.any())
 
     @property
     def is_summed(self) -> bool:
@@ -87,14 +93,14 @@ class RoundParticipant:
         self._advance(SumStep.SHARES)
         with _reasons():
             self.roster = found = Roster.decode(roster, self._terms.entries, self._terms.tensors)
-        self.digest = found.digest
+        self.digest = round_digest(self._terms, found)
         if found.size < max(2, self._terms.fewest):
             raise SumAbandoned(
                 f"the round has {found.size} devices, and this one sums with {self._terms.fewest} at least"
             )
         self._peers = dict(zip(neighbours(found.position, found.size), found.keys, strict=True))
         self._check_peers()
-        size, position, digest = found.size, found.position, found.digest
+        size, position, digest = found.size, found.position, self.digest
         holders = sorted((*self._peers, position))
         threshold = threshold_of(size, self._terms.threshold)
         seed, mask = (
@@ -128,8 +134,8 @@ class RoundParticipant:
         masked = vector + shape.mask(self._seed)
         for other, octets in sealed.items():
             try:
-                opened = keys.unseal(self._channels[other], other, roster.digest, octets)
-                seed = keys.mask_seed(self._mask, self._peers[other].mask, roster.digest)
+                opened = keys.unseal(self._channels[other], other, self.digest, octets)
+                seed = keys.mask_seed(self._mask, self._peers[other].mask, self.digest)
             except ValueError as error:
                 raise SumAbandoned(f"the shares of device {other} of the round: {error}") from error
             self._held[other] = opened[: shamir.SHARE_BYTES], opened[shamir.SHARE_BYTES :]
@@ -151,8 +157,8 @@ class RoundParticipant:
         if strange := near - self._held.keys():
             raise SumAbandoned(f"the server counts device {min(strange)}, whose shares it did not pass on")
         self._check_enough(near, "sent a vector")
-        self._signed = keys.survivors_message(self.roster.digest, survivors)
-        return sign(self._identity, self._signed)
+        self._told = survivors
+        return sign(self._identity, keys.survivors_message(self.digest, self._own.mask, survivors))
 
     def reveal(self, signatures: bytes) -> bytes:
         """Check that the others were told of the same set; return one share of each device's secrets.
@@ -164,7 +170,9 @@ class RoundParticipant:
         with _reasons():
             found = messages.decode_items(signatures, tuple(self._peers), SIGNATURE_BYTES, "signatures")
         for other, signature in found.items():
-            if not verify(self._peers[other].identity, self._signed, signature):
+            peer = self._peers[other]
+            message = keys.survivors_message(self.digest, peer.mask, self._told)
+            if not verify(peer.identity, message, signature):
                 raise SumAbandoned(
                     f"device {other} of the round did not sign the same set of devices: the server lies "
                     "about who dropped out, or that device does; nothing is revealed"
@@ -198,7 +206,7 @@ class RoundParticipant:
                 )
         if roster.size - 1 <= NEIGHBOURS:
             everyone = [peer for _, peer in sorted({**self._peers, roster.position: self._own}.items())]
-            if round_digest(terms, roster, everyone) != roster.digest:
+            if keys_digest(everyone) != roster.everyone:
                 raise SumAbandoned("the round's digest is not that of its devices' keys")
 
     def _check_enough(self, others: Sized, what: str) -> None:
@@ -210,15 +218,22 @@ class RoundParticipant:
             )
 
 
-def round_digest(terms: RoundTerms, roster: Roster, everyone: list[PublicKeys]) -> bytes:
-    """Return the identity of a round, by the run, the version, the entries, the ranges, and all keys."""
-    digest = hashlib.sha256(b"edgeflock sum 1 round\n" + terms.base.to_bytes(8, "big") + terms.run.encode())
+def round_digest(terms: RoundTerms, roster: Roster) -> bytes:
+    """Return the identity of a round, by the run, the version, its size, all keys, the ranges, the entries.
+
+    Each device computes it, so two that were told of different rounds share no key.
+    """
+    head = terms.base.to_bytes(8, "big") + roster.size.to_bytes(8, "big") + roster.everyone
+    digest = hashlib.sha256(b"edgeflock sum 1 round\n" + head + terms.run.encode())
     for octets in (roster.ranges.astype("<f4").tobytes(), roster.positions.astype("<i8").tobytes()):
         digest.update(len(octets).to_bytes(8, "big") + octets)
-    for one in everyone:
-        digest.update(one.octets)
     assert digest.digest_size == DIGEST_BYTES
     return digest.digest()
+
+
+def keys_digest(everyone: list[PublicKeys]) -> bytes:
+    """Return SHA-256 over the keys of all devices of a round, in order of positions."""
+    return hashlib.sha256(b"".join(one.octets for one in everyone)).digest()
 
 
 @contextmanager

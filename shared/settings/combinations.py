@@ -198,6 +198,7 @@ ROWS: tuple[Row, ...] = (
         "local",
         (_NOT_ELASTIC[0], "adds noise to gradients, and elastic averaging exchanges parameters"),
         (_NOT_SUMMED[0], "adds noise to gradients, and secret sums have the losses as well, without noise"),
+        (_NOT_TASKS[0], "counts how often a device uses its examples, which tasks give to several devices"),
         ("local.momentum=0.0", "counts the noise of each step once, and a momentum starts again"),
         ("model.personal=[]", "adds noise to what a device sends, not to its own layers"),
     ),

@@ -32,7 +32,7 @@ class PrivacySettings(Section):
     power of two; 1: independent noise at each step"""
     examples: Annotated[int, Field(ge=0)] = 0
     """for local: fewest examples that a device must hold; each batch has an example with the chance
-    local.batch / examples"""
+    local.batch / (examples of the device)"""
 
     @property
     def probability_delta(self) -> float:

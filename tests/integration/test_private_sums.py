@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.training import Worker, WorkerProgress
+from edgeflock.client.training.selector import LocalSteps
 from edgeflock.client.training.sums import SumPolicy
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.transport import Link
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.sessions.sums import SUM_DEVICE
 from edgeflock.shared.data.datasets import Dataset
-from edgeflock.shared.errors import ServerAtFault, UnexpectedRecord
+from edgeflock.shared.errors import ConfigError, ServerAtFault, UnexpectedRecord
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, SecureSum, Update, Welcome
@@ -61,6 +62,8 @@ class Watched(Link):
         super().__init__(*arguments)
         self.sent: list[SecureSum] = []
         self.answers: list[SecureSum] = []
+        self.lies = False
+        """Whether the server says that a round failed which it has summed, once there are ranges."""
 
     async def __aenter__(self) -> "Watched":
         await super().__aenter__()
@@ -72,6 +75,8 @@ class Watched(Link):
             await asyncio.get_running_loop().create_future()
         self.sent.append(message)
         answer = await super().sum(message)
+        if self.lies and message.step == SumStep.SECRETS and int.from_bytes(answer.body, "big"):
+            answer = SecureSum(SumStep.ABANDONED, message.round, b"it failed")
         self.answers.append(answer)
         return answer
 
@@ -199,6 +204,44 @@ async def test_too_few_are_left_so_the_round_is_abandoned_and_another_one_begins
         await asyncio.gather(*working, return_exceptions=True)
     assert len(summed(tmp_path)) >= 2
     assert not {message.body for message in lines[0].sent} & {message.body for message in lines[1].sent}
+
+
+async def test_a_gradient_that_the_server_may_have_summed_is_not_sent_again(tmp_path: Path) -> None:
+    """A server that says a round has failed could ask again without one device, and subtract the sums."""
+    async with hosting(tmp_path, *WHOLE) as hosted, AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(3)]
+        lines[0].lies = True
+        workers = [worker(line, number) for number, line in enumerate(lines)]
+        trainings: list[int] = []
+        make = workers[0]._make_trainer
+
+        async def watched(welcome: Welcome) -> Trainer:
+            trainer = await make(welcome)
+            contribute = trainer.contribute
+
+            def count(theta: Vector, base: int) -> LocalSteps:
+                trainings.append(sum(message.step == SumStep.MASKED for message in lines[0].sent))
+                return contribute(theta, base)
+
+            trainer.contribute = count  # type: ignore[method-assign]
+            return trainer
+
+        workers[0]._make_trainer = watched
+        working = [asyncio.create_task(one.run()) for one in workers]
+        await until(hosted, 1)
+        async with asyncio.timeout(60):
+            while len(trainings) < 2:
+                await asyncio.sleep(0.01)
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+    assert trainings[:2] == [0, 2]  # vectors sent before: one of zeros, which finds the ranges, and one more
+
+
+async def test_a_device_that_vouches_for_others_refuses_a_run_without_sums(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as hosted, link(hosted.port, 0) as line:
+        with pytest.raises(ConfigError, match="has no secret sums"):
+            await worker(line, 0, SumPolicy(vouched=frozenset({bytes(32)}))).run()
 
 
 async def test_a_lost_answer_comes_again(tmp_path: Path) -> None:

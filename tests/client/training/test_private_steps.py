@@ -76,3 +76,13 @@ def test_data_that_cannot_be_sampled_are_refused() -> None:
 def test_broken_examples_do_not_count() -> None:
     step = PrivateSteps(replace(TERMS, noise=1e-6), batches(40, size=np.inf)).take(THETA, compute)
     assert np.abs(step.gradient).max() < 1e-5
+
+
+def test_noise_is_not_that_of_a_generator_whose_state_could_be_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server sees it bare where gradients are 0."""
+    monkeypatch.setattr("os.urandom", lambda size: bytes(range(256)) * (size // 256) + bytes(size % 256))
+    steps = [PrivateSteps(TERMS, batches(40, size=0.0)).take(THETA, compute) for _ in range(2)]
+    np.testing.assert_array_equal(steps[0].gradient, steps[1].gradient)
+    assert np.isfinite(steps[0].gradient).all()

@@ -9,7 +9,16 @@ from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import BaseExpired, ConfigError, RunComplete
 from edgeflock.shared.protocol.messages import Receipt
 from tests.server.privacy.private_runs import BUFFER, ROUNDS, begin, gradient, send
-from tests.server.pushes import DEADLINE, LAYOUT, THETA, commit, copy_as_killed, push, sparse_update
+from tests.server.pushes import (
+    DEADLINE,
+    LAYOUT,
+    THETA,
+    commit,
+    copy_as_killed,
+    dense_update,
+    push,
+    sparse_update,
+)
 
 QUIET = "privacy.noise=1e-6"
 
@@ -153,6 +162,26 @@ def test_a_device_without_budget_is_told_so_and_others_go_on(tmp_path: Path) -> 
     assert "its 1 updates have spent its privacy budget" in str(refusal)
     assert engine.published.end_reason is None
     assert isinstance(send(engine, 3, 1, gradient(3)), Receipt)
+
+
+def test_late_updates_cost_privacy_where_examples_are_hidden_from_the_server(tmp_path: Path) -> None:
+    local = (
+        "coordination.mode=rounds", "coordination.quorum=2", "coordination.rule=none", "privacy.mode=local",
+        "privacy.noise=1", "privacy.delta=1e-5", "privacy.examples=1000", "privacy.participations=2",
+    )  # fmt: skip
+    _, engine = begin(tmp_path, settings=local)
+    for device in (1, 2):
+        send(engine, device, 1, gradient(device))
+    late = push(3, dense_update(1, 0, gradient(3)))
+    assert isinstance(commit(engine, [late])[0], BaseExpired)
+    assert engine.participations is not None
+    assert engine.participations.has_left(3)
+    assert isinstance(commit(engine, [late])[0], BaseExpired)
+    assert not engine.participations.has_left(3)
+    assert engine.privacy_spent is not None
+    assert engine.privacy_spent.participations == 2
+    assert isinstance(send(engine, 3, 1, gradient(3)), RunComplete)
+    assert engine.privacy_spent.participations == 2
 
 
 def test_the_noise_of_a_run_does_not_change(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Sums of whole rounds: right for any devices that drop out, or none; and what a lying server gets."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeflock.shared.errors import Malformed
+from edgeflock.shared.identity import new_key, public_of, sign
 from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
-from edgeflock.shared.secure_sum.keys import PUBLIC_BYTES, PublicKeys
+from edgeflock.shared.secure_sum.keys import PUBLIC_BYTES, PublicKeys, keys_message, public_key
 from edgeflock.shared.secure_sum.masks import VectorShape
-from edgeflock.shared.secure_sum.messages import SumAbandoned, SumStep, decode_bits, encode_bits
+from edgeflock.shared.secure_sum.messages import SumAbandoned, SumStep, decode_bits, encode_bits, encode_items
 from edgeflock.shared.secure_sum.neighbours import neighbours, threshold_of
 from edgeflock.shared.secure_sum.participant import RoundParticipant
 from tests.shared.secure_sum.rounds import POSITIONS, RANGES, TERMS, Round, draw_vectors
@@ -104,6 +106,49 @@ def test_devices_refuse_a_server_that_tells_them_of_different_survivors() -> Non
     assert len(round.refusals) == 6
     assert all("lies about who dropped out" in reason for reason in round.refusals.values())
     assert lied
+
+
+def test_devices_that_are_told_of_different_ranges_share_no_key() -> None:
+    """Where all ranges but one device's are 0, the sum would be this device's vector."""
+    round = Round(draw_vectors(40, SHAPE), SHAPE)  # more than NEIGHBOURS + 1, so that nobody sees all keys
+
+    def lie(device: int, step: SumStep, answer: bytes) -> bytes:
+        return answer[:48] + bytes(8) + answer[56:] if step == SumStep.KEYS and device != 107 else answer
+
+    with pytest.raises(SumAbandoned):
+        round.run(tamper=lie)
+    assert SumStep.SECRETS not in round.sent
+    assert "was not encrypted for this device in this round" in round.refusals[107]
+
+
+def test_signatures_of_an_earlier_round_are_refused() -> None:
+    """The digest of a large round is the server's word, so it may say the same one again."""
+    first = Round(draw_vectors(40, SHAPE), SHAPE, seed=1)
+    first.run()
+    position = {device: one.roster.position for device, one in first.devices.items()}
+    second = Round(draw_vectors(40, SHAPE), SHAPE, seed=2)
+    for device, one in first.devices.items():
+        second.devices[device] = RoundParticipant(TERMS, one._identity, Random(device).randbytes)
+    again: dict[int, bytes] = {}
+
+    def repeat(device: int, step: SumStep, answer: bytes) -> bytes:
+        one = second.devices[device]
+        if step == SumStep.KEYS:
+            return answer[:16] + first.devices[100].roster.everyone + answer[48:]
+        if step == SumStep.SIGNATURE:
+            of = {first._own.identity: other for other, first in first.devices.items()}
+            signed = {
+                place: first.sent[SumStep.SIGNATURE][of[peer.identity]] for place, peer in one._peers.items()
+            }
+            again[device] = encode_items(signed, tuple(one._peers))
+            return again[device]
+        return answer
+
+    assert len(position) == 40
+    with pytest.raises(SumAbandoned):
+        second.run(tamper=repeat)
+    assert again
+    assert SumStep.SECRETS not in second.sent
 
 
 def test_devices_refuse_without_signatures() -> None:
@@ -220,3 +265,14 @@ def test_keys_without_a_signature_are_refused() -> None:
     with pytest.raises(Malformed, match="168 bytes"):
         check_keys("run", bytes(9))
     assert isinstance(PublicKeys.from_octets(bytes(PUBLIC_BYTES)), PublicKeys)
+
+
+@pytest.mark.parametrize("weak", [0, 1])
+def test_weak_keys_are_refused_before_a_round_begins(weak: int) -> None:
+    """With one, every device of the round would have to leave it."""
+    identity, good, bad = new_key(), public_key(bytes(range(32))), weak.to_bytes(32, "little")
+    for channel, mask in ((good, bad), (bad, good)):
+        signature = sign(identity, keys_message("run", 7, channel, mask))
+        body = (7).to_bytes(8, "big") + channel + mask + public_of(identity) + signature
+        with pytest.raises(Malformed, match="weak"):
+            check_keys("run", body)

@@ -37,6 +37,7 @@ REFUSED = [
     (LOCAL, ("coordination.mode=private",), "secret sums have the losses as well"),
     (SERVER, ("coordination.mode=private",), "bounds each update that it sees"),
     (LOCAL, ("local.momentum=0.5", "local.steps=2"), "a momentum starts again"),
+    (LOCAL, ("coordination.mode=tasks",), "which tasks give to several devices"),
     (LOCAL, ("local.optimizer=adafactor",), "second moments and labels"),
     (LOCAL, ("evaluation.on_devices=5",), "results on devices' own data"),
     (LOCAL, ("model.personal=head",), "not to its own layers"),
