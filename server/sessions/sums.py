@@ -86,7 +86,7 @@ class SecureSums:
         """Devices that missed the end of a step. Nobody waits for them until they send something."""
         self._round: Aggregator | None = None
         self._quantiser: Quantiser
-        self._asked: dict[int, asyncio.Future[SumAnswer]] = {}
+        self._answers: dict[int, asyncio.Future[SumAnswer]] = {}
         """Devices of the round that wait for the answer to the present step."""
         self._time = 0.0
         """When the latest device sent its vector."""
@@ -156,7 +156,7 @@ class SecureSums:
         if round is None or round.digest != message.round:
             return answer.set_result(_abandoned(message.round, _UNKNOWN))
         if self._is_finishing and message.step == SumStep.SECRETS and device in round.positions:
-            self._asked[device] = answer  # it has lost its connection
+            self._answers[device] = answer  # it has lost its connection
             return
         try:
             round.receive(device, message.step, message.body)
@@ -165,7 +165,7 @@ class SecureSums:
         if message.step < round.step:
             return answer.set_result(self._answer(round, device))
         self._time = max(self._time, time)
-        self._asked[device] = answer
+        self._answers[device] = answer
 
     def _check(self) -> None:
         """Go on if no device is missing that may still come."""
@@ -199,25 +199,29 @@ class SecureSums:
                 self._check_base(one.base)
             except Refused as refusal:
                 settle(self._applicants.pop(device).answer, refusal)
-        here = dict(list(self._applicants.items())[: self._cohort])
-        if len(here) < self._sums.fewest:
+        members = dict(list(self._applicants.items())[: self._cohort])
+        if len(members) < self._sums.fewest:
             return
-        if not self._is_due and len(here) < self._cohort and self._awaited(self._turns.members) - here.keys():
+        if (
+            not self._is_due
+            and len(members) < self._cohort
+            and self._awaited(self._turns.members) - members.keys()
+        ):
             return
-        self._begin_round(self._engine.published.version, here)
+        self._begin_round(self._engine.published.version, members)
 
-    def _begin_round(self, version: int, here: dict[int, _Applicant]) -> None:
+    def _begin_round(self, version: int, members: dict[int, _Applicant]) -> None:
         sums, layout = self._sums, self._layout
-        for device in here:
+        for device in members:
             del self._applicants[device]
         if self._is_due:
-            self._late |= self._turns.members - here.keys()
+            self._late |= self._turns.members - members.keys()
         terms = RoundTerms(self._run, version, layout.size, len(layout.tensors), sums.threshold, sums.fewest)
         positions = self._coordinates.choose(version)
-        self._quantiser = Quantiser(layout, positions, sums.bits, len(here))
-        keys = {device: one.keys for device, one in here.items()}
+        self._quantiser = Quantiser(layout, positions, sums.bits, len(members))
+        keys = {device: one.keys for device, one in members.items()}
         self._round = Aggregator(terms, keys, self._ranges, positions, self._quantiser.shape)
-        self._asked = {device: one.answer for device, one in here.items()}
+        self._answers = {device: one.answer for device, one in members.items()}
         self._answer_all(self._round)
 
     def _go_on(self, round: Aggregator) -> None:
@@ -236,9 +240,9 @@ class SecureSums:
 
     def _answer_all(self, round: Aggregator) -> None:
         """Answer the devices that have sent the last step, and wait for the next one."""
-        asked, self._asked = self._asked, {}
+        answers, self._answers = self._answers, {}
         self._start_step()
-        for device, answer in asked.items():
+        for device, answer in answers.items():
             settle(answer, self._answer(round, device))
 
     def _answer(self, round: Aggregator, device: int) -> SumAnswer:
@@ -271,7 +275,7 @@ class SecureSums:
                 SecureSum(SumStep.SECRETS, round.digest, version.to_bytes(VERSION_BYTES, "big")), applied
             )
         uncounted = outcome if isinstance(outcome, Refused) else SumAnswer(outcome.record)
-        for device, answer in self._asked.items():
+        for device, answer in self._answers.items():
             counts = device in round.summed
             settle(answer, outcome if counts else uncounted)
         await self._end(round)
@@ -312,7 +316,7 @@ class SecureSums:
         """Give up the round. Its devices may begin another one."""
         self._is_finishing = True
         self._note(0, f"no sum of {len(round.positions)} devices from version {round.terms.base}: {reason}")
-        for answer in self._asked.values():
+        for answer in self._answers.values():
             settle(answer, _abandoned(round.digest, reason))
         self._run_task(self._end(round))
 
@@ -321,7 +325,7 @@ class SecureSums:
         late = self._late & round.positions.keys()
         with suppress(Refused):
             await self._queue.call(lambda: self._turns.miss_turns(late))
-        self._round, self._asked, self._is_finishing = None, {}, False
+        self._round, self._answers, self._is_finishing = None, {}, False
         self._queue.wake()
         self._start_step()
         self._check()

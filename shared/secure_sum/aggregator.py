@@ -65,7 +65,7 @@ class Aggregator:
         self.digest = round_digest(terms, self._roster)
         self.step = SumStep.SHARES
         """What the devices are to send now."""
-        self._near = [neighbours(position, len(order)) for position in range(len(order))]
+        self._neighbours = [neighbours(position, len(order)) for position in range(len(order))]
         self._expected = set(range(len(order)))
         """Positions of the devices that are still in the round."""
         self._received: dict[int, bytes] = {}
@@ -118,7 +118,7 @@ class Aggregator:
     def answer(self, device: int) -> bytes:
         """Return the answer to the last step that a device has sent, before it sends `step`."""
         position = self.positions[device]
-        near = self._near[position]
+        near = self._neighbours[position]
         if self.step == SumStep.SHARES:
             public = [self._keys[one] for one in near]
             return replace(self._roster, position=position, keys=public).encode(self.terms.entries)
@@ -157,7 +157,7 @@ class Aggregator:
         return self._sum
 
     def _length(self, position: int) -> int:
-        near = self._near[position]
+        near = self._neighbours[position]
         if self.step == SumStep.SHARES:
             return messages.SEALED_BYTES * len(near)
         if self.step == SumStep.MASKED:
@@ -167,16 +167,16 @@ class Aggregator:
         return shamir.SHARE_BYTES * len(self._owners(position))
 
     def _sealed(self, sender: int, receiver: int) -> bytes:
-        place = self._near[sender].index(receiver) * messages.SEALED_BYTES
+        place = self._neighbours[sender].index(receiver) * messages.SEALED_BYTES
         return self._shared[sender][place : place + messages.SEALED_BYTES]
 
     def _owners(self, holder: int) -> list[int]:
         """The devices of whose secrets a device holds a share, in order."""
-        return sorted({holder, *(one for one in self._near[holder] if one in self._shared)})
+        return sorted({holder, *(one for one in self._neighbours[holder] if one in self._shared)})
 
     def _holders(self, owner: int) -> list[int]:
         """The devices that hold a share of a device's secrets, in order of the shares."""
-        return sorted((owner, *self._near[owner]))
+        return sorted((owner, *self._neighbours[owner]))
 
     def _check_enough(self, present: Iterable[int]) -> None:
         """Raise SumAbandoned if too few neighbours are left for any device's secrets."""
@@ -184,7 +184,7 @@ class Aggregator:
         for owner in self._shared or here:
             if (left := len(here.intersection(self._holders(owner)))) < needed:
                 raise SumAbandoned(
-                    f"{left} of {len(self._near[owner]) + 1} devices were left at step {self.step.name}, and "
+                    f"{left} of {len(self._neighbours[owner]) + 1} devices were left at step {self.step.name}, and "
                     f"{needed} are needed"
                 )
 
@@ -205,7 +205,7 @@ class Aggregator:
                 self._sum -= self._shape.mask(octets)
                 continue
             self._check_secret(keys.public_key(octets) == self._keys[owner].mask, owner)
-            for other in self._near[owner]:
+            for other in self._neighbours[owner]:
                 if other in self._digests:
                     mask = self._shape.mask(keys.mask_seed(octets, self._keys[other].mask, self.digest))
                     self._sum += mask if owner < other else np.uint32(0) - mask

@@ -65,7 +65,7 @@ class RoundParticipant:
         self._held: dict[int, tuple[bytes, bytes]] = {}
         """Position -> the shares that this device holds: of the seed, and of the mask key."""
         self._survivors: list[int] = []
-        self._told = b""
+        self._survivor_bits = b""
         """The survivors, as the server told this device."""
 
     @property
@@ -157,7 +157,7 @@ class RoundParticipant:
         if strange := near - self._held.keys():
             raise SumAbandoned(f"the server counts device {min(strange)}, whose shares it did not pass on")
         self._check_enough(near, "sent a vector")
-        self._told = survivors
+        self._survivor_bits = survivors
         return sign(self._identity, keys.survivors_message(self.digest, self._own.mask, survivors))
 
     def reveal(self, signatures: bytes) -> bytes:
@@ -171,7 +171,7 @@ class RoundParticipant:
             found = messages.decode_items(signatures, tuple(self._peers), SIGNATURE_BYTES, "signatures")
         for other, signature in found.items():
             peer = self._peers[other]
-            message = keys.survivors_message(self.digest, peer.mask, self._told)
+            message = keys.survivors_message(self.digest, peer.mask, self._survivor_bits)
             if not verify(peer.identity, message, signature):
                 raise SumAbandoned(
                     f"device {other} of the round did not sign the same set of devices: the server lies "
@@ -209,12 +209,12 @@ class RoundParticipant:
             if keys_digest(everyone) != roster.everyone:
                 raise SumAbandoned("the round's digest is not that of its devices' keys")
 
-    def _check_enough(self, others: Sized, what: str) -> None:
+    def _check_enough(self, others: Sized, event: str) -> None:
         """Raise SumAbandoned unless the threshold is reached with these neighbours and this device."""
         needed = threshold_of(self.roster.size, self._terms.threshold)
         if len(others) + 1 < needed:
             raise SumAbandoned(
-                f"{len(others) + 1} of {len(self._peers) + 1} devices {what}, and {needed} are needed"
+                f"{len(others) + 1} of {len(self._peers) + 1} devices {event}, and {needed} are needed"
             )
 
 

@@ -47,6 +47,6 @@ def _pack(tensor: Tensor) -> Any:
     return tensor if matrix is None else (matrix, view)
 
 
-def _unpack(kept: Any) -> Tensor:
-    made: Tensor = kept[0].dequantize().as_strided(*kept[1]) if isinstance(kept, tuple) else kept
+def _unpack(saved: Any) -> Tensor:
+    made: Tensor = saved[0].dequantize().as_strided(*saved[1]) if isinstance(saved, tuple) else saved
     return made
