@@ -184,8 +184,8 @@ class Aggregator:
         for owner in self._shared or here:
             if (left := len(here.intersection(self._holders(owner)))) < needed:
                 raise SumAbandoned(
-                    f"{left} of {len(self._neighbours[owner]) + 1} devices were left at step {self.step.name}, and "
-                    f"{needed} are needed"
+                    f"{left} of {len(self._neighbours[owner]) + 1} devices were left at step "
+                    f"{self.step.name}, and {needed} are needed"
                 )
 
     def _unmask(self, revealed: Mapping[int, bytes]) -> None:
