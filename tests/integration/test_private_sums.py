@@ -220,7 +220,7 @@ async def test_a_gradient_that_the_server_may_have_summed_is_not_sent_again(tmp_
             contribute = trainer.contribute
 
             def count(theta: Vector, base: int) -> LocalSteps:
-                trainings.append(sum(message.step == SumStep.MASKED for message in lines[0].sent))
+                trainings.append(sum(message.step == SumStep.KEYS for message in lines[0].sent))
                 return contribute(theta, base)
 
             trainer.contribute = count  # type: ignore[method-assign]
@@ -235,7 +235,10 @@ async def test_a_gradient_that_the_server_may_have_summed_is_not_sent_again(tmp_
         for one in working:
             one.cancel()
         await asyncio.gather(*working, return_exceptions=True)
-    assert trainings[:2] == [0, 2]  # vectors sent before: one of zeros, which finds the ranges, and one more
+    assert trainings[:2] == [
+        0,
+        2,
+    ]  # rounds before: that of the ranges, and the one that is said to have failed
 
 
 async def test_a_device_that_vouches_for_others_refuses_a_run_without_sums(tmp_path: Path) -> None:
