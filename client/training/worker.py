@@ -124,6 +124,7 @@ class Worker:
                 return self.progress
 
     async def _take_part(self, welcome: Welcome) -> WorkerProgress:
+        self._is_private = welcome.private  # at once: facts are sent while this waits
         await self._wait_permission()
         trainer = await self._make_trainer(welcome)
         layout = trainer.layout
@@ -141,7 +142,7 @@ class Worker:
                 "client.vouched names devices to sum with in secret, and this run has no secret sums: its "
                 "server would see each update; leave client.vouched out if you trust it"
             )
-        self._telemetry_due, self._is_private = -math.inf, welcome.private
+        self._telemetry_due = -math.inf
         self._retrying.batches_per_step = 1 if welcome.elastic else welcome.local_steps
         sequence, self.progress.too_large = await self._resend_pending(welcome, layout), 0
         await self._pull(replica)

@@ -40,6 +40,7 @@ def summarize(directory: Path) -> RunSummary:
             raise ConfigError(f"{directory} holds a run that has not begun")
         counting = asdict(regimes[-1].regime)
         method = counting.pop("method")
+        del method["noise_key"]  # who knows it subtracts the noise of a private run
         settings = {"model": run.model, "parameters": run.layout.parameters.size, **counting}
         settings |= {f"optimizer.{name}": value for name, value in method.items()}
         return RunSummary(str(directory), settings, journal.evaluations())

@@ -51,6 +51,8 @@ class StepMethod:
     """The number of updates that the sum of a private round is divided by."""
     trees_ended: int = 0
     """How many trees ended before their last step. A replay begins new ones at the same versions."""
+    local_terms: str = ""
+    """The settings that an update's cost follows from, where devices add noise (privacy/accounting.py)."""
     noise_key: str = ""
     """The secret that the noise follows from, hexadecimal."""
 

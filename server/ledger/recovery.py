@@ -74,8 +74,9 @@ def open_engine(
         counts = {account.device: account.updates for account in journal.accounts()}
         group = max(1, regime.method.group, regime.method.together)
         participations = Participations(accountant, counts, group)
-        if regime.method.bound:
-            regime = replace(regime, method=replace(regime.method, noise=accountant.noise))
+        noise = accountant.noise if regime.method.bound else 0.0
+        method = replace(regime.method, noise=noise, local_terms=accountant.local_terms)
+        regime = replace(regime, method=method)
     parameters = recover(journal, layout, regime, followed, place)
     parameters.store.restore = lambda lost: restore(journal, layout, place, parameters.version, lost)
     coordinator = create_coordinator(config.coordination, layout)
@@ -246,7 +247,7 @@ def _adjust_regime(regime: Regime, journal: Journal) -> Regime:
     if regimes := journal.regimes():
         last = regimes[-1].regime.method
         method = replace(method, nodes=last.nodes)
-        before, now = ((one.bound, one.noise, one.tree) for one in (last, method))
+        before, now = (one.local_terms or (one.bound, one.noise, one.tree) for one in (last, method))
         if before != now and journal.version:
             raise ConfigError(
                 f"{journal.path}: its updates count with (privacy.clip, noise, tree) = {before}, and the "

@@ -43,6 +43,17 @@ class Accountant:
         """Whether devices hide examples, also from the server; else the server hides devices."""
         return bool(self._cost.chance)
 
+    @property
+    def local_terms(self) -> str:
+        """The settings that the cost of an update follows from, if devices add the noise; else ""."""
+        privacy, batch, steps = self._cost
+        if not self.hides_examples:
+            return ""
+        return (
+            f"privacy.clip {privacy.clip:.6g}, noise {self.noise:.6g}, examples {privacy.examples}; "
+            f"local.batch {batch}, steps {steps}"
+        )
+
     def epsilon(self, participations: int) -> float:
         """Return epsilon after so many updates of one device."""
         return _epsilon(self._cost, self.noise, participations)

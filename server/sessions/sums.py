@@ -8,6 +8,7 @@ the server does not end is forgotten: its devices begin another one with new key
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine, Set
 from contextlib import suppress
 from dataclasses import dataclass
@@ -110,10 +111,10 @@ class SecureSums:
         answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         self._late.discard(device)
         if message.step in (SumStep.KEYS, SumStep.ABANDONED) and self._round is not None:
+            if message.step == SumStep.ABANDONED and device in self._round.missing:
+                self._note_reason(self._round, device, message.body)
             self._round.leave(device)
         if message.step == SumStep.ABANDONED:
-            reason = printable(message.body.decode("utf-8", "replace"))
-            self._note(device, f"it leaves a round of a secure sum: {reason}")
             answer.set_result(_abandoned(message.round, "this device has left the round"))
         elif message.step == SumStep.KEYS:
             self._apply_for_round(device, message.body, answer)
@@ -121,6 +122,15 @@ class SecureSums:
             self._receive(device, time, message, answer)
         self._check()
         return await answer
+
+    def _note_reason(self, round: Aggregator, device: int, body: bytes) -> None:
+        """Note why a device leaves the round, and of which device of the round it speaks."""
+        reason = printable(body.decode("utf-8", "replace"))
+        self._note(device, f"it leaves a round of a secure sum: {reason}")
+        if found := re.search(r"\bdevice ([0-9]{1,5}) of the round", reason):
+            for other, position in round.positions.items():
+                if position == int(found[1]):
+                    self._note(other, f"it is device {position} of that round, if the first one is right")
 
     def close(self) -> None:
         """End all waiting. The devices are disconnected."""

@@ -182,10 +182,11 @@ class Aggregator:
         """Raise SumAbandoned if too few neighbours are left for any device's secrets."""
         here, needed = set(present), threshold_of(len(self._keys), self.terms.threshold)
         for owner in self._shared or here:
-            if (left := len(here.intersection(self._holders(owner)))) < needed:
+            holders = self._holders(owner)
+            if (left := len(here.intersection(holders))) < needed:
                 raise SumAbandoned(
-                    f"{left} of {len(self._neighbours[owner]) + 1} devices were left at step "
-                    f"{self.step.name}, and {needed} are needed"
+                    f"{left} of {len(holders)} devices were left at step {self.step.name}, and {needed} are "
+                    "needed"
                 )
 
     def _unmask(self, revealed: Mapping[int, bytes]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -62,6 +63,8 @@ class Watched(Link):
         super().__init__(*arguments)
         self.sent: list[SecureSum] = []
         self.answers: list[SecureSum] = []
+        self.spoils = False
+        """Whether it sends shares that nobody can open."""
         self.lies = False
         """Whether the server says that a round failed which it has summed, once there are ranges."""
 
@@ -74,6 +77,8 @@ class Watched(Link):
         if self.silent == (times, message.step):
             await asyncio.get_running_loop().create_future()
         self.sent.append(message)
+        if self.spoils and message.step == SumStep.SHARES:
+            message = replace(message, body=bytes(len(message.body)))
         answer = await super().sum(message)
         if self.lies and message.step == SumStep.SECRETS and int.from_bytes(answer.body, "big"):
             answer = SecureSum(SumStep.ABANDONED, message.round, b"it failed")
@@ -220,7 +225,7 @@ async def test_a_gradient_that_the_server_may_have_summed_is_not_sent_again(tmp_
             contribute = trainer.contribute
 
             def count(theta: Vector, base: int) -> LocalSteps:
-                trainings.append(sum(message.step == SumStep.MASKED for message in lines[0].sent))
+                trainings.append(sum(message.step == SumStep.KEYS for message in lines[0].sent))
                 return contribute(theta, base)
 
             trainer.contribute = count  # type: ignore[method-assign]
@@ -235,7 +240,40 @@ async def test_a_gradient_that_the_server_may_have_summed_is_not_sent_again(tmp_
         for one in working:
             one.cancel()
         await asyncio.gather(*working, return_exceptions=True)
-    assert trainings[:2] == [0, 2]  # vectors sent before: one of zeros, which finds the ranges, and one more
+    assert trainings[:2] == [
+        0,
+        2,
+    ]  # rounds before: that of the ranges, and the one that is said to have failed
+
+
+async def test_a_device_whose_shares_do_not_open_is_named(tmp_path: Path) -> None:
+    """It ends every round that it is in, so operators must know which one to remove."""
+    async with hosting(tmp_path, *WHOLE) as hosted, AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(3)]
+        lines[1].spoils = True
+        working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
+        async with asyncio.timeout(60):
+            while not (
+                named := [
+                    event.device
+                    for event in hosted.hub.events.list_from(0)[0]
+                    if "is device" in event.text and "of that round" in event.text
+                ]
+            ):
+                await asyncio.sleep(0.01)
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+    assert set(named) == {"device-1"}
+
+
+async def test_a_device_outside_of_a_round_fills_no_log_with_reasons(tmp_path: Path) -> None:
+    async with hosting(tmp_path, *WHOLE) as hosted, link(hosted.port, 0) as line:
+        await line.join()
+        for _ in range(3):
+            answer = await line.sum(SecureSum(SumStep.ABANDONED, b"", b"nonsense"))
+            assert answer.step == SumStep.ABANDONED
+        assert not any("nonsense" in event.text for event in hosted.hub.events.list_from(0)[0])
 
 
 async def test_a_device_that_vouches_for_others_refuses_a_run_without_sums(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data.batcher import Batch, Shuffled, StreamEnded
 from edgeflock.client.training import Worker, WorkerProgress
 from edgeflock.client.training.spool import Spool
+from edgeflock.client.training.trainer import Trainer
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.shared.codecs import moments, sparse
 from edgeflock.shared.data.datasets import Dataset
@@ -561,3 +562,27 @@ def test_who_waits_for_its_turn_tells_once_a_minute() -> None:
     waited = [at - began for at in told_at if at - began > 6]
     assert len(waited) == 10
     assert all(60 <= after - before < 63 for before, after in pairwise(waited))
+
+
+async def test_no_facts_of_the_data_are_sent_while_a_private_run_is_prepared() -> None:
+    """Facts are sent by another task, which may run while the device loads the model."""
+    facts: list[Facts] = []
+    batches = Counting(Dataset(np.zeros((50, 1), np.float32), np.arange(50)), np.random.default_rng(0))
+    make = training(FakeBackend(), batches)
+
+    async def prepare(welcome: Welcome) -> Trainer:
+        facts.append(one.facts())
+        return await make(welcome)
+
+    for private in (True, False):
+        server = FakeServer([None], replace(WELCOME, private=private))
+        one = Worker(server, prepare, batches, asyncio.to_thread)
+        await one.run()
+    assert facts == [{}, {"held_out": 3}]
+
+
+class Counting(Shuffled):
+    """Data of which three rows are the server's."""
+
+    def telemetry(self) -> Facts:
+        return {"held_out": 3}

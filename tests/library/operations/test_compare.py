@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgeflock.operations.compare import differences, show_comparison, summarize
-from edgeflock.server.descent import Regime
+from edgeflock.server.descent import Regime, StepMethod
 from edgeflock.server.ledger import Journal
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation
@@ -62,3 +62,19 @@ def test_the_command_prints_json(tmp_path: Path) -> None:
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds no run: it has no journal.sqlite; name a server.directory"):
         summarize(tmp_path)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_secret_of_a_private_run_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    """Who knows it subtracts the noise from the models."""
+    keys = ["ab" * 32, "cd" * 32]
+    runs = [
+        run(tmp_path / key[:2], Regime("none", 0.1, 256, method=StepMethod(bound=1.0, noise_key=key)), [])
+        for key in keys
+    ]
+    show_comparison(*runs, as_json=as_json)
+    shown = capsys.readouterr().out
+    assert not any(key[:8] in shown for key in keys)
+    assert differences(*map(summarize, runs)) == {}

@@ -164,12 +164,28 @@ def test_a_device_without_budget_is_told_so_and_others_go_on(tmp_path: Path) -> 
     assert isinstance(send(engine, 3, 1, gradient(3)), Receipt)
 
 
+LOCAL = (
+    "coordination.mode=rounds", "coordination.quorum=2", "coordination.rule=none", "privacy.mode=local",
+    "privacy.noise=1", "privacy.delta=1e-5", "privacy.examples=1000", "privacy.participations=2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change", ["privacy.noise=9", "privacy.clip=3", "privacy.examples=5000", "local.batch=1", "local.steps=2"]
+)
+def test_what_an_update_cost_does_not_change(tmp_path: Path, change: str) -> None:
+    """Epsilon of past updates would follow from noise that they have not had."""
+    _, engine = begin(tmp_path, settings=LOCAL)
+    for device in (1, 2):
+        send(engine, device, 1, gradient(device))
+    engine.close()
+    with pytest.raises(ConfigError, match="set these again, or begin a new run"):
+        begin(tmp_path, change, settings=LOCAL)
+    begin(tmp_path, "privacy.participations=9", settings=LOCAL)[1].close()
+
+
 def test_late_updates_cost_privacy_where_examples_are_hidden_from_the_server(tmp_path: Path) -> None:
-    local = (
-        "coordination.mode=rounds", "coordination.quorum=2", "coordination.rule=none", "privacy.mode=local",
-        "privacy.noise=1", "privacy.delta=1e-5", "privacy.examples=1000", "privacy.participations=2",
-    )  # fmt: skip
-    _, engine = begin(tmp_path, settings=local)
+    _, engine = begin(tmp_path, settings=LOCAL)
     for device in (1, 2):
         send(engine, device, 1, gradient(device))
     late = push(3, dense_update(1, 0, gradient(3)))
