@@ -32,6 +32,7 @@ from edgeflock.shared.protocol.messages import (
     Record,
     Refusal,
     Samples,
+    SecureSum,
     Stop,
     Task,
     Telemetry,
@@ -117,6 +118,7 @@ RECORDS: dict[type[Record], tuple[bytes, tuple[int, str]]] = {
     Over: (b"", UNEXPECTED),
     Credential: (pack([CREDENTIAL, "efd1."]), UNEXPECTED),
     Challenge: (b"", UNEXPECTED),
+    SecureSum: (pack([TAGS[SecureSum], 1, b"", b""]), UNEXPECTED),
 }
 """What a device sends (empty: the bare tag), and what it is answered once it is let in; behind a Telemetry,
 which has no answer, comes a Pull. The run shares no samples."""

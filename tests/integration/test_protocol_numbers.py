@@ -70,7 +70,8 @@ SENTENCES = [
     f"a device's name | {names.LONGEST} characters, of one script",
     f"A name has 1 to {names.LONGEST} printable characters",
     f"chunks of a model | {chunks.MAX_CHUNKS:,} |",
-    f"a later one | 8 bytes * (P + B), and {terms._OVERHEAD}; Samples to a device that shares: "
+    f"a later one | 8 bytes * (P + B), and {terms._OVERHEAD}, or {terms._SUM_OVERHEAD:,} with secure sums; "
+    "Samples to a device that shares: "
     f"{mebibytes(process._longest_samples())} |",
     f"P + B | 1/{2 * terms._ENTRY_BYTES} of the machine's memory in bytes",
     f"Each record costs its bytes and {rate_limiter.RECORD_COST:,},",

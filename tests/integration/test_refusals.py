@@ -144,7 +144,7 @@ UPDATES: dict[str, dict[str, bytes]] = {
 }
 
 SESSIONS: dict[str, dict[str, bytes]] = {
-    "unknown-record": {"tag 16": pack([16, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
+    "unknown-record": {"tag 17": pack([17, 1]), "tag 0": pack([0]), "negative tag": pack([-1])},
     "unexpected-record": {
         "a second Hello": hello(),
         "a Welcome": pack(

@@ -39,7 +39,7 @@ async def test_devices_are_told_of_the_run_and_not_of_each_other(tmp_path: Path)
             status, told = await curious.get("/v1/status")
             assert status == 200
             assert json.loads(told).keys() == {
-                "run", "state", "diverged", "model", "parameters", "version", "updates_target",
+                "run", "state", "diverged", "model", "parameters", "version", "updates_target", "privacy",
             }  # fmt: skip
             assert "somebody-elses" not in told
 

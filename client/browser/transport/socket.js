@@ -32,7 +32,7 @@ export async function connect(server, credential, longest, signal) {
     signal.addEventListener("abort", giveUp, {once: true});
     try {
         await Promise.race([opening, socket.failed]).catch(async (error) => {
-            throw isNative && error instanceof ConnectionLost && (await answers(server, signal)) ? unopened(server) : error;
+            throw isNative && error instanceof ConnectionLost && (await answers(server, signal)) ? unopened(server, credential) : error;
         });
         if (isNative && credential) await showCredential(socket, credential);
         return socket;
@@ -50,10 +50,11 @@ const answers = (server, signal) =>
     );
 
 /** A browser does not say why a WebSocket did not open. */
-function unopened({protocol}) {
+function unopened({protocol}, credential) {
+    const tokenless = credential ? "" : "this device has no token, ";
     const distrust = protocol === "https:" ? "this browser does not accept the server's certificate for one, " : "";
     return new ConnectionLost(
-        `the server answers, but no WebSocket opens: ${distrust}a proxy passes none on, or ` +
+        `the server answers, but no WebSocket opens: ${tokenless}${distrust}a proxy passes none on, or ` +
             "server.origins lacks this page; ask the operator for an address with a public certificate",
     );
 }

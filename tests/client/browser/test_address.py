@@ -69,7 +69,7 @@ async def test_a_socket_that_does_not_open_is_told_with_its_causes(tmp_path: Pat
         await tab.until(f"location.href.startsWith('{site}') && document.readyState === 'complete'")
         await tab.run(WITHOUT_A_SOCKET % server.url)
         said = await tab.until("window.said")
-        assert said.startswith("connecting: the server answers, but no WebSocket opens: a proxy")
+        assert said.startswith("connecting: the server answers, but no WebSocket opens: this device has no")
         assert "server.origins" in said
         assert "certificate for one" not in said, "it speaks plain HTTP"
 

@@ -48,6 +48,7 @@ CONCEPTS: dict[str, list[Settings]] = {
         *((*one, f"coordination.order={name}") for one, name in zip(
             _aggregates("tasks"), CHOICES["coordination.order"], strict=True
         )),
+        ("coordination.mode=private", "coordination.learning_rate=0.1"),
         ("coordination.mode=elastic", "coordination.chunk=0"),
         ("coordination.mode=elastic", "coordination.chunk=100"),
     ],
@@ -150,8 +151,8 @@ def test_shards_go_with_a_choice_or_the_table_refuses() -> None:
     """tests/server/shards has the runs: fleets have no shards."""
     for choices in CONCEPTS.values():
         for settings in choices:
-            lossy = "downlink.mode=lossy" in settings
-            assert are_refused(settings, sharded) == (lossy or are_refused(settings, fleet))
+            whole = {"downlink.mode=lossy", "coordination.mode=private"}.intersection(settings)
+            assert are_refused(settings, sharded) == (bool(whole) or are_refused(settings, fleet))
 
 
 def test_every_choice_is_tried() -> None:

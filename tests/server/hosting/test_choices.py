@@ -26,8 +26,8 @@ def test_every_rule_can_be_set(name: str) -> None:
         ),
         (
             "coordination.mode=asynch",
-            "--set: coordination.mode = 'asynch': must be 'async', 'buffer', 'rounds', 'cohort', 'tasks' or "
-            "'elastic'; did you mean 'async'?",
+            "--set: coordination.mode = 'asynch': must be 'async', 'buffer', 'rounds', 'cohort', 'private', "
+            "'tasks' or 'elastic'; did you mean 'async'?",
         ),
         (
             "evaluation.trackers=jsonl,excel",

@@ -24,6 +24,7 @@ from edgeflock.shared.protocol.messages import (
     Record,
     Refusal,
     Samples,
+    SecureSum,
     Stop,
     Task,
     Telemetry,
@@ -116,6 +117,7 @@ records: st.SearchStrategy[Record] = st.one_of(
     st.builds(Goodbye, st.text(max_size=200)),
     st.builds(Credential, st.text(max_size=200)),
     st.builds(Challenge, octets, st.booleans()),
+    st.builds(SecureSum, step=whole_numbers, round=octets, body=octets),
     st.builds(Samples, count=whole_numbers, octets=st.booleans(), x=octets, labels=st.booleans(), y=octets),
 )
 
@@ -128,9 +130,9 @@ def test_every_record_comes_back(record: Record) -> None:
 def test_every_record_has_a_tag_of_its_own() -> None:
     assert list(TAGS) == [
         Hello, Welcome, Pull, Model, Update, Receipt, Refusal, Stop, Samples, Task, Over, Telemetry,
-        Goodbye, Credential, Challenge,
+        Goodbye, Credential, Challenge, SecureSum,
     ]  # fmt: skip
-    assert list(TAGS.values()) == list(range(1, 16))
+    assert list(TAGS.values()) == list(range(1, 17))
 
 
 def test_an_update_byte_by_byte() -> None:
@@ -353,7 +355,7 @@ def test_a_welcome_with_an_input_that_is_none(shape: object) -> None:
     assert welcome.input == (3, 32, 32)
 
 
-@pytest.mark.parametrize("tag", [-1, 0, 16, 1 << 40])
+@pytest.mark.parametrize("tag", [-1, 0, 17, 1 << 40])
 def test_an_unknown_record(tag: int) -> None:
     with pytest.raises(UnknownRecord, match=f"record type {tag} is unknown"):
         wire.decode(msgpack.packb([tag, 1]))

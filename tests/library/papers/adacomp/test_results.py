@@ -73,7 +73,7 @@ def test_there_is_no_reduction_if_dense_never_got_there() -> None:
 def test_a_summary_says_what_was_run() -> None:
     summary = summary_of(results_of(DENSE, SMALL))
     assert set(summary) == set(
-        "command date machine data final_accuracy last_five_accuracy reduction best_at_97".split()
+        "command commit date machine data final_accuracy last_five_accuracy reduction best_at_97".split()
         + "reduction_at_97 reduction_both_ways_at_97 record figure3 table2 figure4".split()
     )
     ours = summary["record"]["record"]
