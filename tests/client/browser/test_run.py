@@ -107,6 +107,7 @@ async def test_its_personal_layers_learn_and_stay(tmp_path: Path) -> None:
             await device.do("stop")
             await device.ended()
         async with node_device(tmp_path / "device", server.url) as again:
-            assert (await again.until("step"))["loss"] < 0.8 * first, "it has not begun anew"
+            losses = [(await again.until("step"))["loss"] for _ in range(5)]
+            assert sum(losses) / 5 < 0.8 * first, "it has not begun anew"
             assert (await again.ended())["why"] == "over"
         assert (await server.until()).version == 150
