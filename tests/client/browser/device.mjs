@@ -1,6 +1,6 @@
 // A device on the digits in node: events are lines of JSON on stdout, commands are lines on stdin.
 //   node device.mjs MODULES DIRECTORY SERVER OPTIONS
-import {existsSync, readFileSync, writeFileSync} from "node:fs";
+import {existsSync, readFileSync, renameSync, writeFileSync} from "node:fs";
 import {createInterface} from "node:readline";
 import {deserialize, serialize} from "node:v8";
 
@@ -13,7 +13,10 @@ const octets = (name) => new Uint8Array(readFileSync(`${directory}/${name}`)).bu
 /** A storage that outlasts the process. A key of WebCrypto is no data, so the test's key is exportable. */
 function fileStorage(path) {
   const values = existsSync(path) ? deserialize(readFileSync(path)) : new Map();
-  const save = () => writeFileSync(path, serialize(values));
+  const save = () => {  // whole or not at all, as IndexedDB has it: a test may kill the process meanwhile
+    writeFileSync(`${path}.new`, serialize(values));
+    renameSync(`${path}.new`, path);
+  };
   return {
     async get(key) {
       const value = values.get(key);
