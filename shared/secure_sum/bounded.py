@@ -40,8 +40,8 @@ class BoundedQuantiser:
         self, layout: Layout, positions: NDArray[np.int64], bits: int, devices: int, clip: float
     ) -> None:
         """As Quantiser. An entry has at most (2^(bits - 1) - 1) / 2 times clip / sqrt(k), k the entries."""
-        self._largest, self._most = largest_of(bits), _STEPS * positions.size
-        step = clip * _MARGIN / math.sqrt(self._most)
+        self._largest, self._largest_square = largest_of(bits), _STEPS * positions.size
+        step = clip * _MARGIN / math.sqrt(self._largest_square)
         self.ranges = np.full(len(layout.tensors), self._largest * step, np.float32)
         self._step = float(self.ranges[0]) / self._largest
         self.shape = VectorShape(positions.size, entry_width(bits, devices), 0)
@@ -65,13 +65,13 @@ class BoundedQuantiser:
         norm = float(np.linalg.norm(scaled))
         if not math.isfinite(norm):  # nothing of a gradient that is no number has a bound
             return np.zeros(scaled.size)
-        scaled *= min(1.0, math.sqrt(self._most) / max(norm, 1.0))
+        scaled *= min(1.0, math.sqrt(self._largest_square) / max(norm, 1.0))
         for _ in range(_DRAWS):
             whole = np.floor(np.clip(scaled, -self._largest, self._largest) + random.random(scaled.size))
             whole = np.clip(whole, -self._largest, self._largest)
-            if (square := float(whole @ whole)) <= self._most:
+            if (square := float(whole @ whole)) <= self._largest_square:
                 return whole
-            scaled *= math.sqrt(self._most / square)
+            scaled *= math.sqrt(self._largest_square / square)
         return np.trunc(np.clip(scaled, -self._largest, self._largest))  # no longer than `scaled`
 
 

@@ -284,7 +284,7 @@ async def test_with_differential_privacy_devices_clip_and_their_budgets_end(tmp_
         known = json.loads((await operator.get("/v1/status"))[1])
         metrics = (await operator.get("/metrics"))[1]
     assert known["privacy"] == spent._asdict()
-    assert f"edgeflock_privacy_epsilon {spent.epsilon}" in metrics
+    assert f"edgeflock_privacy_delta {spent.delta}" in metrics
     print_status(Console(file=(shown := StringIO()), width=200), known)
     assert "select 1.0, secret sums of 16 bits an entry" in shown.getvalue()
     assert "2 updates of a device of 2" in shown.getvalue()
