@@ -33,7 +33,7 @@ import aiomqtt
 
 from benchmarks.live_report import DeviceReport, Report, Turn, draw, tables
 from benchmarks.plain import PLAIN
-from benchmarks.replay import Judge, Recording, publish, turns
+from benchmarks.replay import Block, Judge, Recording, publish, turns
 from edgeflock.papers.machine import machine
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, EdgeflockError
@@ -79,20 +79,31 @@ ACCOUNT = re.compile(r"samples came: .* ([\d,]+) dropped, ([\d,]+) quarantined, 
 """In what a client prints at the end."""
 
 
-async def run(recording: Recording, data: Dataset, seconds: float, seed: int, directory: Path) -> Report:
-    """Replay `data` in so many seconds. Logs and journal stay in `directory`. Raises EdgeflockError."""
+async def run(
+    recording: Recording,
+    data: Dataset,
+    seconds: float,
+    seed: int,
+    directory: Path,
+    rounds: Sequence[Sequence[Block]] = (),
+    settings: Sequence[str] = SETTINGS,
+) -> Report:
+    """Replay `data` in so many seconds, or the blocks of `rounds` for each device.
+
+    Logs and journal stay in `directory`. Raises EdgeflockError.
+    """
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     # With a handler here, clients heed SIGINT even if a shell started this in the background.
     loop.add_signal_handler(signal.SIGINT, task.cancel)
-    names = [f"device-{number}" for number in range(1, len(SHARES) + 1)]
+    rounds = rounds or list(turns(recording, data, SHARES))
+    names = [f"device-{number}" for number in range(1, len(rounds[0]) + 1)]
     logs = [directory / f"{name}.log" for name in names]
     topics = [f"edgeflock/{name}" for name in names]
-    rounds = list(turns(recording, data, SHARES))
     measured: list[Turn] = []
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(broker(directory))
-        url = await stack.enter_async_context(server(directory, seed))
+        url = await stack.enter_async_context(server(directory, seed, settings))
         http = await stack.enter_async_context(aiohttp.ClientSession())
         judge, client = Judge(http, url, MODULE), FeedClient(url, "")
         async with AsyncExitStack() as clients:
@@ -171,10 +182,10 @@ async def mosquitto(directory: Path, port: int, *settings: str) -> AsyncIterator
 
 
 @asynccontextmanager
-async def server(directory: Path, seed: int) -> AsyncIterator[str]:
+async def server(directory: Path, seed: int, settings: Sequence[str] = SETTINGS) -> AsyncIterator[str]:
     """An Edgeflock server; its URL."""
     options = ["--json"]
-    for setting in (*SETTINGS, f"model.seed={seed}", f"server.directory={directory / 'run'}"):
+    for setting in (*settings, f"model.seed={seed}", f"server.directory={directory / 'run'}"):
         options += ["--set", setting]
     log = directory / "server.log"
     async with edgeflock("server", *options, log=log) as started:

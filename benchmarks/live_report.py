@@ -74,12 +74,12 @@ class Report:
 
     def accuracy(self, start: float = 0.0, end: float = 1.0, device: int | None = None) -> float:
         """Prequential, of the turns from the fraction `start` to `end`, of one device or all."""
-        samples, right, _ = self._counts(device)[self._part(start, end)].sum(0)
+        samples, right, _ = self._counts(device)[self._slice(start, end)].sum(0)
         return float(right / samples)
 
     def no_change(self, start: float = 0.0, end: float = 1.0, device: int | None = None) -> float:
         """What repeating the label before comes to, of each device's own stream."""
-        samples, _, unchanged = self._counts(device)[self._part(start, end)].sum(0)
+        samples, _, unchanged = self._counts(device)[self._slice(start, end)].sum(0)
         return float(unchanged / samples)
 
     def over_time(self, together: int) -> NDArray[np.float64]:
@@ -129,7 +129,11 @@ class Report:
         )
         return counts.sum(1) if device is None else counts[:, device]
 
-    def _part(self, start: float, end: float) -> slice:
+    def part(self, start: float, end: float) -> list[Turn]:
+        """The turns from the fraction `start` to `end`."""
+        return self.turns[self._slice(start, end)]
+
+    def _slice(self, start: float, end: float) -> slice:
         return slice(round(start * len(self.turns)), round(end * len(self.turns)))
 
 

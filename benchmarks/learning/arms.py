@@ -15,6 +15,7 @@ from benchmarks.learning.rivals.central import Adam, Sgd, SyncSgd
 from benchmarks.learning.rivals.federation import Rival
 from benchmarks.learning.rivals.local import DiLoCo, SparseLoCo
 from benchmarks.learning.rivals.scaffold import Scaffold
+from benchmarks.learning.rivals.sparse import Dgc, Ef21
 from benchmarks.learning.rivals.ternary import Stc
 
 PRODUCT = "product"
@@ -35,6 +36,7 @@ FAMILIES: dict[str, Any] = {
     "Adam": Adam,
     "SyncSgd": SyncSgd,
     "FedAvg": FedAvg,
+    "FedProx": FedAvg,
     "FedAvgM": FedAvgM,
     "FedAdam": FedAdam,
     "FedBuff": FedBuff,
@@ -42,6 +44,8 @@ FAMILIES: dict[str, Any] = {
     "DiLoCo": DiLoCo,
     "SparseLoCo": SparseLoCo,
     "FedAsync": FedAsync,
+    "Dgc": Dgc,
+    "Ef21": Ef21,
     "HeavyBall": HeavyBall,
     "Stc": Stc,
 }
@@ -59,6 +63,8 @@ GRIDS: dict[str, tuple[str, ...]] = {
         "rate=0.05 steps=5 cohort=10", "rate=0.05 steps=5 cohort=3", "rate=0.1 steps=20 cohort=3",
         "rate=0.1 epochs=1 cohort=3", "rate=0.1 epochs=5 cohort=1",
     ),
+    "FedProx": ("rate=0.1 epochs=5 cohort=1 proximal=0.01", "rate=0.1 steps=5 cohort=3 proximal=0.01",
+                "rate=0.1 steps=20 cohort=3 proximal=0.1", "rate=0.1 steps=5 cohort=10 proximal=0.1"),
     "FedAvgM": ("rate=0.05 steps=5 cohort=10 server_rate=0.3", "rate=0.05 steps=5 cohort=3 server_rate=0.3",
                 "rate=0.1 steps=5 cohort=3 server_rate=0.1"),
     "FedAdam": ("rate=0.05 steps=5 cohort=10 server_rate=0.003",
@@ -72,6 +78,10 @@ GRIDS: dict[str, tuple[str, ...]] = {
                "rate=0.001 steps=5 outer_rate=0.3"),
     "SparseLoCo": ("rate=0.001 steps=5", "rate=0.001 steps=20", "rate=0.003 steps=5",
                    "rate=0.001 steps=5 share=0.1"),
+    "FedAsync": ("rate=0.1 steps=5", "rate=0.1 steps=20 mixing=0.3", "rate=0.2 steps=5",
+                 "rate=0.2 steps=5 mixing=0.9"),
+    "Dgc": ("rate=0.1", "rate=0.1 share=0.01", "rate=0.2 share=0.01", "rate=0.05 share=0.01"),
+    "Ef21": ("rate=0.1", "rate=0.2", "rate=0.5", "rate=0.5 share=0.05"),
 }  # fmt: skip
 """Settings of a family that are tried at n = 10, even data, seed 0; its best one then runs everywhere."""
 

@@ -10,8 +10,11 @@ import pytest
 
 from benchmarks.learning.rivals.asynchronous import FedAsync, FedBuff, HeavyBall
 from benchmarks.learning.rivals.averaging import FedAvg
+from benchmarks.learning.rivals.central import SyncSgd
 from benchmarks.learning.rivals.channel import Channel, Vector
-from benchmarks.learning.rivals.federation import Rival, simulate
+from benchmarks.learning.rivals.federation import Federation, Rival, simulate
+from benchmarks.learning.rivals.sparse import Dgc, Ef21
+from benchmarks.learning.rivals.sparse import message_bytes as sparse_bytes
 from benchmarks.learning.rivals.ternary import Stc, message_bytes, ternary
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import PreparedFleet, prepare
@@ -220,3 +223,54 @@ def test_stc_of_one_client_sends_the_rest_of_its_change_later() -> None:
     octets = message_bytes(theta.size, 0.1)
     assert evaluations[1].ingress == 2 * up(theta.size, 0, octets)
     assert evaluations[1].egress == down(theta.size, 0, 4 * theta.size) + down(theta.size, 0, octets, 0)
+
+
+def test_dgc_sends_the_largest_of_its_momentum_and_forgets_what_it_has_sent() -> None:
+    """All entries at once are synchronous SGD with momentum restarted; a share leaves the rest for later."""
+    federation = Federation.of(fleet(), 0)
+    models = Dgc(0.1, share=1.0, momentum=0.9, warm=0).models(federation)
+    found = [next(models), next(models)]
+    dense = SyncSgd(0.1).models(Federation.of(fleet(), 0))
+    for one in found:
+        np.testing.assert_allclose(one, next(dense), rtol=1e-5, atol=1e-6)
+
+    few = Federation.of(fleet(), 0)
+    start = few.theta.copy()
+    moved = next(Dgc(0.1, share=0.01, warm=0).models(few)) != start
+    assert 0 < moved.sum() <= DEVICES * max(1, int(0.01 * start.size))
+
+
+def test_dgc_sends_fewer_entries_as_it_warms_up() -> None:
+    federation = Federation.of(fleet(), 0)
+    models, sizes = Dgc(0.1, share=0.001, warm=8).models(federation), []
+    before = federation.channel.ingress
+    for _ in range(9):
+        next(models)
+        sizes.append(federation.channel.ingress - before)
+        before = federation.channel.ingress
+    assert sizes[0] == sizes[1] > sizes[2] == sizes[3] > sizes[4] > sizes[8]
+
+
+def test_ef21_follows_the_gradients_until_its_step_is_the_dense_one() -> None:
+    federation = Federation.of(fleet(batch=SAMPLES), 0)
+    dense = Federation.of(fleet(batch=SAMPLES), 0)
+    whole, sparse = SyncSgd(0.1).models(dense), Ef21(0.1, share=1.0).models(federation)
+    for _ in range(3):
+        np.testing.assert_allclose(next(sparse), next(whole), rtol=1e-5, atol=1e-6)
+
+    slow = Federation.of(fleet(batch=SAMPLES), 0)
+    start, followers = slow.theta.copy(), Ef21(1e-4, share=0.1).models(slow)
+    thetas = [next(followers) for _ in range(15)]
+    dense_step = next(SyncSgd(1e-4).models(Federation.of(fleet(batch=SAMPLES), 0))) - start
+    first_step, late_step = thetas[0] - start, thetas[-1] - thetas[-2]
+    assert np.linalg.norm(first_step - dense_step) > 0.1 * np.linalg.norm(dense_step)
+    assert np.linalg.norm(late_step - dense_step) < 0.02 * np.linalg.norm(dense_step)
+
+
+def test_a_sparse_message_costs_its_values_and_the_entropy_of_its_positions() -> None:
+    sent = np.zeros(1000, np.float32)
+    sent[:100] = 1
+    entropy = -(0.1 * math.log2(0.1) + 0.9 * math.log2(0.9)) * 1000 / 8
+    assert sparse_bytes(sent) == math.ceil(400 + entropy)
+    assert sparse_bytes(np.ones(1000, np.float32)) == 4000
+    assert sparse_bytes(np.zeros(1000, np.float32)) == 0
