@@ -69,7 +69,7 @@ class Trainer:
         self._policy_batches = batches if isinstance(batches, PolicyBatches) else None
         self._evaluated = batches if welcome.evaluate and isinstance(batches, EvaluatedBatches) else None
         self._personal = backend if isinstance(backend, PersonalBackend) else None
-        self._private_steps = PrivateSteps(welcome, batches) if welcome.clip else None
+        self._private_steps = PrivateSteps(welcome, batches) if welcome.examples else None
         self._has_trained = False
 
     @property

@@ -195,6 +195,13 @@ class Contents:
                 raise JournalDamaged(f"{self.path}: the traffic of device {account.name!r} is no number")
         return accounts
 
+    def update_devices(self) -> Iterator[tuple[int, bytes | None]]:
+        """(The device that made an update, why it counts) of all updates, in order."""
+        for device, judged in self.db.rows(
+            "SELECT device, judged FROM updates WHERE device > 0 ORDER BY version"
+        ):
+            yield int(device), judged
+
     def evaluations(self) -> list[Evaluation]:
         rows = self.db.rows(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")
         return [evaluation_from_row(row) for row in rows]
