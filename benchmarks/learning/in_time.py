@@ -97,9 +97,9 @@ def markdown(bench: Results, results: Results) -> str:
         f"at most {MOST} times the gradients. Seconds are virtual: a step takes a second on average, ten on "
         "slow devices, and the network takes no time. Default settings.",
         "",
-        f"Accuracies are means of the last three evaluations in that time, of {EVALUATIONS} in all, and of the "
-        "regression R2 in percent. In brackets stands how many seeds were run. *Reached* is the second of the "
-        "first evaluation at the rival's accuracy, as a mean over seeds.",
+        f"Accuracies are means of the last three evaluations in that time, of {EVALUATIONS} in all, and of "
+        "the regression R2 in percent. In brackets stands how many seeds were run. *Reached* is the second "
+        "of the first evaluation at the rival's accuracy, as a mean over seeds.",
         "",
         cells.provenance(results),
         "",
