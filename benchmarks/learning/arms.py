@@ -78,10 +78,10 @@ GRIDS: dict[str, tuple[str, ...]] = {
                "rate=0.001 steps=5 outer_rate=0.3"),
     "SparseLoCo": ("rate=0.001 steps=5", "rate=0.001 steps=20", "rate=0.003 steps=5",
                    "rate=0.001 steps=5 share=0.1"),
-    "FedAsync": ("rate=0.1 steps=5", "rate=0.1 steps=5 mixing=0.3", "rate=0.1 steps=20 mixing=0.3",
-                 "rate=0.05 steps=5 mixing=0.9"),
-    "Dgc": ("rate=0.05", "rate=0.1", "rate=0.1 share=0.01", "rate=0.05 share=0.01 clip=1.0"),
-    "Ef21": ("rate=0.1", "rate=0.2", "rate=0.1 share=0.05", "rate=0.05"),
+    "FedAsync": ("rate=0.1 steps=5", "rate=0.1 steps=20 mixing=0.3", "rate=0.2 steps=5",
+                 "rate=0.2 steps=5 mixing=0.9"),
+    "Dgc": ("rate=0.1", "rate=0.1 share=0.01", "rate=0.2 share=0.01", "rate=0.05 share=0.01"),
+    "Ef21": ("rate=0.1", "rate=0.2", "rate=0.5", "rate=0.5 share=0.05"),
 }  # fmt: skip
 """Settings of a family that are tried at n = 10, even data, seed 0; its best one then runs everywhere."""
 

@@ -1,8 +1,9 @@
-"""learning.md: a table for each task, from the records."""
+"""learning.md and rivals.md: a table for each task, from the records."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.learning import rivals_page
 from benchmarks.learning.arms import CENTRAL, PRODUCT
 from benchmarks.learning.cells import FLEETS, Results, read
 from benchmarks.learning.figure import draw_cifar
@@ -16,11 +17,12 @@ HELD = 0.01
 
 
 def write(results: Path, out: Path) -> None:
-    """Leave learning.md in `out`, and the figure if there are curves for it."""
+    """Leave learning.md and rivals.md in `out`, and the figure if there are curves for it."""
     found = read(results)
     out.mkdir(parents=True, exist_ok=True)
     drawn = draw_cifar(found, out / "learning-cifar")
     (out / "learning.md").write_text(markdown(found, drawn))
+    (out / "rivals.md").write_text(rivals_page.markdown(found))
 
 
 def markdown(results: Results, drawn: bool = False) -> str:

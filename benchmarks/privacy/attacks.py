@@ -18,13 +18,13 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import dp_accounting
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from benchmarks.privacy.calibration import sampled_noise
 from edgeflock.client.zoo import DigitsCNN
 from edgeflock.papers.machine import machine
 from edgeflock.shared.data.datasets import load
@@ -125,15 +125,7 @@ def membership(epsilon: float, seed: int, size: int = 200, steps: int = 300) -> 
     y[wrong] = torch.randint(10, (int(wrong.sum()),))
     chance, noise, delta = 0.25, 0.0, size**-1.1
     if epsilon:
-        noise = dp_accounting.calibrate_dp_mechanism(
-            lambda: dp_accounting.rdp.RdpAccountant(range(2, 200)),
-            lambda z: dp_accounting.SelfComposedDpEvent(
-                dp_accounting.PoissonSampledDpEvent(chance, dp_accounting.GaussianDpEvent(z)), steps
-            ),
-            epsilon,
-            delta,
-            dp_accounting.LowerEndpointAndGuess(0.1, 1.0),
-        )
+        noise = sampled_noise(chance, steps, epsilon, delta)
     module = DigitsCNN()
     theta: dict[str, Tensor] = dict(module.named_parameters())
 

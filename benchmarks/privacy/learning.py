@@ -1,11 +1,14 @@
 """Accuracy at a privacy budget: fleets in which the server adds noise, and central DP-SGD.
 
     python -m benchmarks.privacy.learning [--sets digits mnist mnist-1000] [--seeds N] [--output FOLDER]
+    python -m benchmarks.privacy.learning --sets digits-cnn --arms sums plain central --seeds 3
 
 A fleet hides a device; 10% of the time a device is away. `rounds` sums 90% of the devices in each round, with
-independent noise. `buffer` sums ten updates a step, with trees of eight steps. Central DP-SGD has all data in
-one place and hides an example, which is a weaker promise for the same epsilon. All have the same models. The
-clipped row has the same steps with next to no noise. delta is 1 / n^1.1, n the number of devices or examples.
+independent noise. `buffer` sums ten updates a step, with trees of eight steps. `sums` has secret sums of some
+entries, and `plain` the same rounds without secrecy, of each device's largest entries. In both each device
+falls silent in 10% of the rounds. Central DP-SGD has all data in one place and hides an example, which is a
+weaker promise for the same epsilon. All have the same models. The clipped row has the same steps with next to
+no noise. delta is 1 / n^1.1, n the number of devices or examples.
 
 Adds each run to learning.jsonl in --output; runs that it has are not run again.
 """
@@ -19,14 +22,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import dp_accounting
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from benchmarks.privacy.calibration import sampled_noise
 from benchmarks.privacy.models import PooledMnist
-from edgeflock.client.zoo import DigitsLinear
+from benchmarks.private_sums import DEADLINE, dropping
+from edgeflock.client.zoo import DigitsCNN, DigitsLinear, PaperCNN
 from edgeflock.devices.emulation.config import FleetFile, parse
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.papers.machine import machine
@@ -49,12 +53,22 @@ class Task(NamedTuple):
     """Of the server's steps in rounds; those of buffers are a third of it."""
     central: tuple[int, int, float]
     """Batch, steps and rate of central DP-SGD."""
+    silent: tuple[float, float, float] = (1.0, 1.0, 0.0)
+    """Of `sums` and `plain`: compression.select, privacy.clip, compression.feedback."""
 
 
 _FOLDER = os.environ.get("EDGEFLOCK_DATA", ".")
 TASKS = {
     "digits": Task(
         "digits:", "edgeflock.client.zoo:DigitsLinear", DigitsLinear, 100, 30, 1.0, (256, 200, 1.0)
+    ),
+    "digits-cnn": Task(
+        "digits:", "edgeflock.client.zoo:DigitsCNN", DigitsCNN, 100, 30, 1.0, (256, 200, 1.0),
+        (0.1, 1.0, 1.0),
+    ),
+    "mnist-cnn": Task(
+        f"npz:{_FOLDER}/mnist.npz", "edgeflock.client.zoo:PaperCNN", PaperCNN, 100, 20, 1.0, (600, 100, 1.0),
+        (0.1, 1.0, 1.0),
     ),
     "mnist": Task(
         f"npz:{_FOLDER}/mnist.npz", "benchmarks.privacy.models:PooledMnist", PooledMnist, 100, 20, 1.0,
@@ -97,7 +111,22 @@ def fleet(task: Task, mode: str, epsilon: float) -> FleetFile:
         "privacy.participations": task.participations,
         "end.updates": quorum * task.participations,
     }
-    if mode == "rounds":
+    if mode in ("sums", "plain"):
+        select, clip, feedback = task.silent
+        settings |= {
+            "coordination.mode": "private" if mode == "sums" else "rounds",
+            "coordination.quorum": quorum if mode == "plain" else 3,
+            "coordination.deadline": DEADLINE,
+            "compression.select": select,
+            "compression.feedback": feedback,
+            "privacy.clip": clip,
+            "devices.one.away_s": 0,
+            "devices.one.session_s": 0,
+        }
+        if mode == "sums":
+            settings |= {"coordination.bits": 6, "coordination.cohort": task.devices}
+            settings |= {"end.updates": task.participations, "fleet.evaluate_every": 1}
+    elif mode == "rounds":
         settings |= {"coordination.quorum": quorum}
     else:
         settings |= {"coordination.buffer": 10, "coordination.learning_rate": task.rate / 3}
@@ -109,11 +138,18 @@ def fleet(task: Task, mode: str, epsilon: float) -> FleetFile:
 def run(task: Task, mode: str, epsilon: float, seed: int) -> dict[str, object]:
     """Run a fleet, and return its row."""
     file, evaluations = fleet(task, mode, epsilon), list[Evaluation]()
-    with tempfile.TemporaryDirectory() as folder:
+    silent = 0.1 if mode in ("sums", "plain") else 0.0
+    with tempfile.TemporaryDirectory() as folder, dropping(silent, np.random.default_rng(seed)) as drops:
         result = run_fleet(prepare(file), seed, Path(folder), stop=evaluations.append)
-    accountant = Accountant(file)
+    accountant, last = Accountant(file), evaluations[-1]
+    rounds = task.devices * task.participations
     return {
-        "accuracy": evaluations[-1].accuracy,
+        "accuracy": last.accuracy,
+        "mean_of_three": float(np.mean([one.accuracy or 0 for one in evaluations[-3:]])),
+        "curve": [round(one.accuracy or 0, 4) for one in evaluations],
+        "silent": len(drops),
+        "up_kB": round(last.ingress / rounds / 1e3, 2),
+        "down_kB": round(last.egress / rounds / 1e3, 2),
         "noise": accountant.noise,
         "delta": accountant.delta,
         "updates": result.updates,
@@ -128,15 +164,7 @@ def central(task: Task, epsilon: float, seed: int) -> dict[str, object]:
     chance, delta = size / len(x), len(x) ** -1.1
     noise = 1e-6
     if epsilon:
-        noise = dp_accounting.calibrate_dp_mechanism(
-            lambda: dp_accounting.rdp.RdpAccountant(range(2, 200)),
-            lambda z: dp_accounting.SelfComposedDpEvent(
-                dp_accounting.PoissonSampledDpEvent(chance, dp_accounting.GaussianDpEvent(z)), steps
-            ),
-            epsilon,
-            delta,
-            dp_accounting.LowerEndpointAndGuess(0.1, 1.0),
-        )
+        noise = sampled_noise(chance, steps, epsilon, delta)
     torch.manual_seed(seed)
     module = task.make()
     theta: dict[str, Tensor] = dict(module.named_parameters())

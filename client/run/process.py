@@ -251,7 +251,8 @@ def _keeper(settings: "ClientSettings", link: Link, personal: PersonalFile) -> M
 def _sum_policy(settings: "ClientSettings", identity: ClientIdentity | None) -> SumPolicy:
     """Return the owner's terms of secure sums. Raises ConfigError."""
     key = b"" if identity is None else identity.key
-    return SumPolicy(key, settings.sum_devices, vouched_in(settings.vouched))
+    vouched = vouched_in(settings.vouched)
+    return SumPolicy(key, settings.sum_devices, vouched, settings.sum_threshold, settings.sum_noise)
 
 
 def _spool(settings: "ClientSettings", objects: ClientObjects) -> Spool | None:

@@ -1,4 +1,4 @@
-"""What a worker needs: the interface of its server; and what it reports."""
+"""What a worker needs: the interface of its server; what it reports; and what the modes of a run share."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from edgeflock.client.data import Batches
 from edgeflock.client.training.replica import Replica
+from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.errors import Diverged, Refused, ServerAtFault, Unauthorized
 from edgeflock.shared.protocol.messages import Model, Receipt, SecureSum, Task, Update, Welcome
 
@@ -89,6 +91,27 @@ class WorkerProgress:
         if self.too_large == MAX_REFUSALS:
             raise Diverged(f"{MAX_REFUSALS} updates in a row were refused: {large}") from large
         log.warning("%s", large)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRun:
+    """A device in one run, as the participants of sums and of tasks use it."""
+
+    welcome: Welcome
+    server: ServerLink
+    trainer: Trainer
+    batches: Batches
+    replica: Replica
+    train: Compute
+    """Computes steps, with retries."""
+    compute: Compute
+    """Computes all else that takes long."""
+    progress: WorkerProgress
+    wait_permission: PermissionWait
+
+    async def pull(self) -> None:
+        """Update the replica."""
+        apply_model(self.replica, await self.server.pull(self.replica.version, self.replica.held))
 
 
 def apply_model(replica: Replica, model: Model) -> None:

@@ -80,7 +80,9 @@ def layout_of(welcome: Welcome, memory: int) -> Layout:
     )
     for name in ("proximal", "clip", "noise"):
         _check(0 <= getattr(welcome, name) < math.inf, name, getattr(welcome, name))
-    _check(not welcome.clip or (welcome.noise > 0 < welcome.examples), "noise", welcome.noise)
+    _check(not welcome.clip or welcome.noise > 0, "noise", welcome.noise)
+    by_example = bool(welcome.clip) and welcome.sums is None  # else each device is clipped
+    _check(bool(welcome.examples) == by_example, "examples", welcome.examples)
     _check(0 < welcome.local_rate < math.inf, "local_rate", welcome.local_rate)
     _check(welcome.indices in (coding.mode for coding in sparse.CODINGS.values()), "indices", welcome.indices)
     _check(welcome.values in (coding.mode for coding in values.CODINGS.values()), "values", welcome.values)

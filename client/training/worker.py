@@ -13,6 +13,7 @@ from edgeflock.client.training.attempts import RetryingCompute
 from edgeflock.client.training.elastic import Averaging, Elastic
 from edgeflock.client.training.interfaces import (
     Compute,
+    DeviceRun,
     PermissionWait,
     ServerLink,
     WorkerProgress,
@@ -28,7 +29,6 @@ from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.errors import (
     BaseExpired,
     BaseInFuture,
-    ConfigError,
     LayoutMismatch,
     Refused,
     RunOver,
@@ -137,30 +137,22 @@ class Worker:
                 first = await self._load_first_model(welcome.weights, layout)
                 if first is not None:
                     replica.take(first)
-        if self._sum_policy.vouched and welcome.sums is None:
-            raise ConfigError(
-                "client.vouched names devices to sum with in secret, and this run has no secret sums: its "
-                "server would see each update; leave client.vouched out if you trust it"
-            )
+        self._sum_policy.check(welcome)
         self._telemetry_due = -math.inf
         self._retrying.batches_per_step = 1 if welcome.elastic else welcome.local_steps
         sequence, self.progress.too_large = await self._resend_pending(welcome, layout), 0
         await self._pull(replica)
         if welcome.elastic:
             return await self._average(welcome, trainer, replica)
+        run = DeviceRun(
+            welcome, self._server, trainer, self._batches, replica, self._retrying, self._compute,
+            self.progress, self._wait_permission,
+        )  # fmt: skip
         if welcome.sums is not None:
-            sums = SumParticipant(
-                welcome, self._server, trainer, self._batches, replica, self._retrying, self._compute,
-                self._sum_policy, self.progress, self._wait_permission,
-            )  # fmt: skip
-            await sums.run(self._is_leaving)
+            await SumParticipant(run, self._sum_policy).run(self._is_leaving)
             return self.progress
         if welcome.tasks:
-            rounds = TaskParticipant(
-                welcome, self._server, trainer, self._batches, replica, self._retrying, self._choose_shard,
-                self._with_telemetry, self.progress, self._wait_permission,
-            )  # fmt: skip
-            await rounds.run(self._is_leaving)
+            await TaskParticipant(run, self._choose_shard, self._with_telemetry).run(self._is_leaving)
             return self.progress
         while True:
             await self._batches.ready(welcome.local_steps)

@@ -77,9 +77,7 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
             _STYLES[finding["severity"]],
         )
         console.print(text, soft_wrap=True)
-    console.print(
-        f"{_describe_rule(coordination)}, {_describe_selection(compression)}, values {compression['values']}"
-    )
+    console.print(f"{_describe_rule(coordination)}, {_describe_selection(coordination, compression)}")
     console.print(f"Version {status['version']:,}{target}")
     if (shards := status["shards"]) is not None:
         processes = shards["processes"]
@@ -221,12 +219,15 @@ def _describe_rule(coordination: dict[str, Any]) -> str:
     return rule if traits.elastic else f"{rule}, learning rate {coordination['learning_rate']}"
 
 
-def _describe_selection(compression: dict[str, Any]) -> str:
-    """Return which part of a gradient devices send."""
-    if compression["selection"] == "largest":
-        return f"select {compression['select']}"
-    decays = ", decaying" if compression["significance_decay"] else ""
-    return f"select what is significant beyond {compression['significance']}{decays}"
+def _describe_selection(coordination: dict[str, Any], compression: dict[str, Any]) -> str:
+    """Return which part of a gradient devices send, and how its values are coded."""
+    part = f"select {compression['select'] or 'the usual part'}"
+    if traits_of(coordination["mode"]).private:
+        return f"{part}, secret sums of {coordination['bits']} bits an entry"
+    if compression["selection"] != "largest":
+        decays = ", decaying" if compression["significance_decay"] else ""
+        part = f"select what is significant beyond {compression['significance']}{decays}"
+    return f"{part}, values {compression['values']}"
 
 
 def _telemetry_column(key: str, form: str) -> Column:

@@ -41,6 +41,8 @@ class Push:
     time: float
     update: Update
     frame: bytes
+    summed: tuple[int, ...] = ()
+    """The devices whose sum it is, if it is a secure sum; empty: it is the device's own."""
 
 
 class Apply(NamedTuple):

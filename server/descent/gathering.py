@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent.aggregates import AGGREGATES, MEAN
 from edgeflock.server.descent.optimizer import descend
-from edgeflock.server.descent.step import Step
+from edgeflock.server.descent.step import Index, Step
 from edgeflock.shared.model.layout import Layout
 
 
@@ -26,6 +26,8 @@ class Gathered:
         """The times of the first and the last step."""
         self.gradient = np.zeros(layout.parameters.size, np.float32)
         """sum_i S_i g_i: [P]."""
+        self.indices: Index = slice(None)
+        """The entries of the last step."""
         self.statistics = np.zeros(layout.buffers, np.float32)
         """sum_i S_i s_i: [B]."""
         self._aggregate = AGGREGATES.lookup(aggregate, "coordination.aggregate")
@@ -36,7 +38,7 @@ class Gathered:
         if not self.steps:
             self.start_time = step.time
         self.steps += 1
-        self.time = step.time
+        self.time, self.indices = step.time, step.indices
         if not step.samples:  # a defence has rejected all of it
             return
         self.samples += step.samples

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent.regime import StepMethod
-from edgeflock.server.descent.step import Step
+from edgeflock.server.descent.step import Index, Step
 
 Vector = NDArray[np.float32]
 
@@ -80,16 +80,19 @@ class TreeNoise:
         """Begin a new tree, of the steps after `version`."""
         self.begun, self._leaves, self._subtrees = version, [], []
 
-    def add(self, total: Vector, version: int) -> Vector:
+    def add(self, total: Vector, version: int, where: Index = slice(None)) -> Vector:
         """Return `total`, the sum of a step's updates (float32 [P]), with its noise.
 
-        `version` is the one that the step makes.
+        `version` is the one that the step makes. Only the entries of `where` get noise: the others are 0 for
+        public reasons. This is for trees of one step, as later steps of a tree take back some of its noise.
         """
+        assert isinstance(where, slice) or self._steps == 1, "the steps of a tree share their entries"
         history = self._digest + self.begun.to_bytes(8, "little") + total.tobytes()
         self._digest = hashlib.blake2b(history, key=self._key, digest_size=_DIGEST).digest()
         before = self._sum()
         self._grow(self._digest)
-        noisy = total + self._deviation * (self._sum() - before)
+        noisy = total.copy()
+        noisy[where] += self._deviation * (self._sum() - before)[where]
         if len(self._leaves) == self._steps:
             self.begin_tree(version)
         return noisy

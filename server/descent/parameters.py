@@ -177,7 +177,7 @@ class Parameters:
         Each step is limited before it is applied or gathered.
         """
         if self.noise is not None:
-            return bound_norm(step, self.regime.method.bound)
+            return bound_norm(step, self.regime.method.update_bound)
         if self._running is None or not step.statistics.size:
             return step
         statistics, beyond = self._running.limit(step.statistics)
@@ -223,12 +223,14 @@ class Parameters:
     def _step_privately(self, noise: TreeNoise, change: Step | Gathered, rate: float) -> None:
         """Add an update to those that wait, or make a step with noise on every entry.
 
-        Noise on the sent entries alone would show which entries the devices' data selected. The sum is
-        divided by a number that the settings have.
+        Noise on the sent entries alone would show which entries the devices' data selected. Those of a secure
+        sum follow from public facts, so the others are 0 whatever the data. The sum is divided by a number
+        that the settings have.
         """
         if isinstance(change, Gathered):
-            step = Step(self.version, slice(None), noise.add(change.total, self.version + change.steps))
-            self._stepper.take(step, 1.0, rate, self.regime.method.group)
+            where = change.indices if self.regime.method.summed else slice(None)
+            total = noise.add(change.total, self.version + change.steps, where)[where]
+            self._stepper.take(Step(self.version, where, total), 1.0, rate, self.regime.method.group)
         elif not self._stepper.is_completing:
             self._stepper.take(change, self._weight(change), rate)
         else:
@@ -254,7 +256,7 @@ class Parameters:
 
     def changed_indices(self, indices: Index) -> Index:
         """Return the parameters that the next version changes, if its update touches `indices`."""
-        if self.noise is not None and self._stepper.is_completing:
+        if self.noise is not None and self._stepper.is_completing and not self.regime.method.summed:
             return slice(None)
         return self._stepper.changed_indices(indices)
 

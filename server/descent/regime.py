@@ -48,7 +48,10 @@ class StepMethod:
     tree: int = 1
     """The steps of a tree."""
     group: int = 0
-    """The number of updates that the sum of a private round is divided by."""
+    """The number of updates, or of devices, that the sum of a private round is divided by."""
+    summed: bool = False
+    """Whether an update of a private run is a sum of up to `group` devices, of public entries. Each device
+    bounds what it adds."""
     trees_ended: int = 0
     """How many trees ended before their last step. A replay begins new ones at the same versions."""
     local_terms: str = ""
@@ -66,13 +69,19 @@ class StepMethod:
         privacy = config.privacy
         if privacy.mode == "server":
             shared["bound"], shared["noise"], shared["tree"] = privacy.clip, privacy.noise, privacy.tree
-            shared["group"] = coordination.quorum or coordination.cohort
+            shared["summed"] = coordination.traits.private
+            shared["group"] = (not shared["summed"] and coordination.quorum) or coordination.cohort
         return cls(together=together, aggregate=coordination.aggregate, **shared)
 
     @property
     def is_plain(self) -> bool:
         """Whether a step is just theta - rate g, at any rate."""
         return self.kind == "sgd" and not self.weight_decay and not self.clip and self.together == 1
+
+    @property
+    def update_bound(self) -> float:
+        """The largest norm of an update, in a private run. In a sum beyond it a device broke its bound."""
+        return self.bound * (self.group if self.summed else 1)
 
     @property
     def unit(self) -> int:

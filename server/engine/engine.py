@@ -24,7 +24,7 @@ from edgeflock.server.engine.log import Log
 from edgeflock.server.engine.moments import FleetMoments
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Receipts, Staged
 from edgeflock.server.engine.steering import Snapshots, Steering
-from edgeflock.server.privacy import Participations
+from edgeflock.server.privacy import Participations, pack_summed
 from edgeflock.server.publication import Exact, Outlet, Publication
 from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, StepTooLarge, Superseded
 from edgeflock.shared.model.layout import Layout
@@ -311,9 +311,10 @@ class Engine:
             self.receipts.add(push.device, update.sequence, version)
             self._gate.record_update(push.device, version)
             if self.participations is not None:
-                self.participations.add(push.device)
-                if self.farewell(push.device) is not None:
-                    self._coordinator.remove_device(push.device)
+                for device in push.summed or (push.device,):
+                    self.participations.add(device)
+                    if self.farewell(device) is not None:
+                        self._coordinator.remove_device(device)
             self.outlet.add(indices)
             moments = self._moments.report(push.device, update.moments)
             self._labels.count(push.device)
@@ -327,8 +328,13 @@ class Engine:
         return True
 
     def _record_decision(self, version: int, push: Push) -> tuple[float, bytes | None]:
-        """Return (the share that counts of the update that makes `version`, the decision for the journal)."""
+        """Return (the share that counts of the update that makes `version`, the reason for the journal).
+
+        The reason is a decision of the guard, or the devices of a sum whose participations count.
+        """
         decision = self._decisions.pop(push, None)
+        if self.participations is not None and push.summed:  # no guard judges a sum
+            return 1.0, pack_summed(push.summed)
         if self.guard is None or decision is None:
             return 1.0, None
         self.guard.add_decision(version, push.device, decision)

@@ -50,6 +50,7 @@ def welcome(
     ):  # the setting bounds |rate * gradient / parameter|, devices compare gradients
         significance = compression.significance / Regime.from_config(config).learning_rate
     elastic, local = coordination.traits.elastic, config.privacy.mode == "local"
+    clips = local or (coordination.traits.private and config.privacy.mode == "server")
     return Welcome(
         protocol=PROTOCOL,
         run=run,
@@ -92,8 +93,8 @@ def welcome(
         personal=personal,
         base=base,
         private=config.privacy.mode != "none" or coordination.traits.private,
-        clip=config.privacy.clip if local else 0.0,
-        noise=noise_of(config) if local else 0.0,
+        clip=config.privacy.clip if clips else 0.0,
+        noise=noise_of(config) if clips else 0.0,
         examples=config.privacy.examples if local else 0,
         sums=sum_terms(config),
     )

@@ -31,7 +31,7 @@ from edgeflock.server.engine.admission import admit
 from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import JournaledUpdate, ModelSnapshot, RegimeStart
-from edgeflock.server.privacy import Accountant, Participations, check_privacy
+from edgeflock.server.privacy import Accountant, Participations, check_privacy, count_updates
 from edgeflock.server.publication import publication_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused, UnexpectedRecord
 from edgeflock.shared.model.layout import Layout
@@ -71,9 +71,10 @@ def open_engine(
     if config.privacy.mode != "none":
         check_privacy(config, layout)
         accountant = Accountant(config)
-        counts = {account.device: account.updates for account in journal.accounts()}
         group = max(1, regime.method.group, regime.method.together)
-        participations = Participations(accountant, counts, group)
+        if regime.method.summed:
+            group = config.coordination.quorum
+        participations = Participations(accountant, count_updates(journal.update_devices()), group)
         noise = accountant.noise if regime.method.bound else 0.0
         method = replace(regime.method, noise=noise, local_terms=accountant.local_terms)
         regime = replace(regime, method=method)

@@ -5,4 +5,4 @@ descent/noise.py. Imports shared only, and dp-accounting once a run is private.
 """
 
 from edgeflock.server.privacy.accounting import Accountant, check_privacy, noise_of
-from edgeflock.server.privacy.participations import Participations
+from edgeflock.server.privacy.participations import Participations, count_updates, pack_summed

@@ -5,7 +5,9 @@ that this depends on.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+import msgpack
 
 from edgeflock.server.privacy.accounting import Accountant
 from edgeflock.shared.protocol.frames import PrivacySpent
@@ -71,3 +73,16 @@ class Participations:
             f"{spent.participations} updates of a device; to go on, begin a new run with more noise, or a "
             "larger privacy.epsilon"
         )
+
+
+def pack_summed(devices: Iterable[int]) -> bytes:
+    """Encode the devices whose secure sum an update is, for the journal."""
+    return bytes(msgpack.packb(list(devices)))
+
+
+def count_updates(rows: Iterable[tuple[int, bytes | None]]) -> Counter[int]:
+    """Return how many updates each device had a part in: rows of (device, `pack_summed(...)` or None)."""
+    counts: Counter[int] = Counter()
+    for device, summed in rows:
+        counts.update((device,) if summed is None else msgpack.unpackb(summed))
+    return counts

@@ -1,9 +1,8 @@
 """Secure sums of a run: gathers the devices of a round, leads them through its steps, and pushes their sum.
 
 The round itself is a state machine without I/O (shared/secure_sum/aggregator.py). Here are the devices that
-wait for its answers, and the time that a step waits for them. The sum comes to the engine as one update of a
-device that no device can be: it is journaled, applied and published like the sum of any round. A round that
-the server does not end is forgotten: its devices begin another one with new keys.
+wait for its answers, and the time that a step waits for them. What a sum does to the model is in
+sum_updates.py. A round that the server does not end is forgotten: its devices begin another with new keys.
 """
 
 import asyncio
@@ -14,32 +13,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from edgeflock.server.coordination import Cohort, Push
-from edgeflock.server.engine import Accepted, Engine
-from edgeflock.server.engine.limits import usual_fraction
-from edgeflock.server.engine.welcome import sum_terms
-from edgeflock.server.sessions.answers import PendingUpdate, SumAnswer, settle
+from edgeflock.server.coordination import Cohort
+from edgeflock.server.engine import Engine
+from edgeflock.server.sessions.answers import SumAnswer, settle
 from edgeflock.server.sessions.context import UpdateQueue
-from edgeflock.shared.codecs import entries, sparse, values
+from edgeflock.server.sessions.sum_updates import SumUpdates
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Refused, RunComplete, Superseded
-from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import SecureSum, Update
+from edgeflock.shared.protocol.messages import SecureSum
 from edgeflock.shared.protocol.shown import printable
 from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
-from edgeflock.shared.secure_sum.coordinates import Coordinates
 from edgeflock.shared.secure_sum.keys import PublicKeys
 from edgeflock.shared.secure_sum.messages import VERSION_BYTES, SumAbandoned, SumStep
-from edgeflock.shared.secure_sum.participant import RoundTerms
-from edgeflock.shared.secure_sum.quantiser import Mean, Quantiser
 from edgeflock.shared.settings.config import Config
 
 log = logging.getLogger(__name__)
-
-SUM_DEVICE = " sum "
-"""The name in the journal of the device that sums come from. A device's own name has no outer spaces."""
 
 _GRACE = 2.0
 """Seconds in which a device whose connection broke in a round may come back."""
@@ -73,20 +60,14 @@ class SecureSums:
         self, run: str, config: Config, engine: Engine, queue: SumQueue, note: Callable[[int, str], None]
     ) -> None:
         """`note` gets a line about each round without a sum, and each device (0: none) that leaves one."""
-        terms, self._layout = sum_terms(config), engine.layout.parameters
-        assert terms is not None, "the run is of secure sums"
-        self._run, self._sums, self._engine, self._queue, self._note = run, terms, engine, queue, note
-        self._samples = config.limits.samples
-        self._cohort, self._seconds = config.coordination.cohort, config.coordination.deadline
-        fraction = usual_fraction(config, engine.layout)
-        self._coordinates = Coordinates(run, self._layout.size, fraction)
-        self._ranges = np.zeros(len(self._layout.tensors), np.float32)
-        """The range of each tensor; 0: not known yet."""
+        self._run, self._engine, self._queue, self._note = run, engine, queue, note
+        self._updates = SumUpdates(run, config, engine, queue)
+        self._fewest, self._cohort = config.coordination.quorum, config.coordination.cohort
+        self._seconds = config.coordination.deadline
         self._applicants: dict[int, _Applicant] = {}
         self._late: set[int] = set()
         """Devices that missed the end of a step. Nobody waits for them until they send something."""
         self._round: Aggregator | None = None
-        self._quantiser: Quantiser
         self._answers: dict[int, asyncio.Future[SumAnswer]] = {}
         """Devices of the round that wait for the answer to the present step."""
         self._time = 0.0
@@ -141,6 +122,8 @@ class SecureSums:
     def _apply_for_round(self, device: int, body: bytes, answer: "asyncio.Future[SumAnswer]") -> None:
         base, keys = check_keys(self._run, body)
         self._check_base(base)
+        if (farewell := self._engine.farewell(device)) is not None:
+            raise RunComplete(farewell)
         if not self._turns.may_contribute(device):
             raise BaseExpired("other devices take part in this round; pull again and wait for the answer")
         if (earlier := self._applicants.pop(device, None)) is not None:
@@ -210,7 +193,7 @@ class SecureSums:
             except Refused as refusal:
                 settle(self._applicants.pop(device).answer, refusal)
         members = dict(list(self._applicants.items())[: self._cohort])
-        if len(members) < self._sums.fewest:
+        if len(members) < self._fewest:
             return
         if (
             not self._is_due
@@ -221,16 +204,11 @@ class SecureSums:
         self._begin_round(self._engine.published.version, members)
 
     def _begin_round(self, version: int, members: dict[int, _Applicant]) -> None:
-        sums, layout = self._sums, self._layout
         for device in members:
             del self._applicants[device]
         if self._is_due:
             self._late |= self._turns.members - members.keys()
-        terms = RoundTerms(self._run, version, layout.size, len(layout.tensors), sums.threshold, sums.fewest)
-        positions = self._coordinates.choose(version)
-        self._quantiser = Quantiser(layout, positions, sums.bits, len(members))
-        keys = {device: one.keys for device, one in members.items()}
-        self._round = Aggregator(terms, keys, self._ranges, positions, self._quantiser.shape)
+        self._round = self._updates.begin(version, {device: one.keys for device, one in members.items()})
         self._answers = {device: one.answer for device, one in members.items()}
         self._answer_all(self._round)
 
@@ -262,25 +240,22 @@ class SecureSums:
         """Compute the sum, and push it."""
         self._is_finishing = True
         self._set_timer(None)
-        version, applied = round.terms.base, None
+        version = round.terms.base
         outcome: SumAnswer | Refused
         try:
-            mean = await self._queue.call(lambda: self._sum(round))
-            if isinstance(mean, SumAbandoned):
-                return self._abandon(round, str(mean))
-            if self._ranges.any():
-                applied = await self._push(round, mean)
-                version = applied[1].receipt.version
-                self._coordinates.record(round.entries, mean.values)
-                if out := round.positions.keys() - round.summed:
-                    log.info(
-                        "version %d is of %d devices; %d dropped out", version, len(round.summed), len(out)
-                    )
-            self._ranges = mean.ranges
+            applied = await self._updates.finish(round, self._time)
+        except SumAbandoned as abandoned:
+            return self._abandon(round, str(abandoned))
         except Refused as refusal:
             self._note(0, f"the sum of {len(round.summed)} devices was refused: {refusal}")
             outcome = refusal
         else:
+            if applied is not None:
+                version = applied[1].receipt.version
+                if out := round.positions.keys() - round.summed:
+                    log.info(
+                        "version %d is of %d devices; %d dropped out", version, len(round.summed), len(out)
+                    )
             outcome = SumAnswer(
                 SecureSum(SumStep.SECRETS, round.digest, version.to_bytes(VERSION_BYTES, "big")), applied
             )
@@ -289,38 +264,6 @@ class SecureSums:
             counts = device in round.summed
             settle(answer, outcome if counts else uncounted)
         await self._end(round)
-
-    def _sum(self, round: Aggregator) -> Mean | SumAbandoned:
-        try:
-            round.advance()
-        except SumAbandoned as abandoned:
-            return abandoned
-        return self._quantiser.mean(round.total, len(round.summed), round.ranges)
-
-    async def _push(self, round: Aggregator, mean: Mean) -> tuple[Update, Accepted]:
-        """Push the mean as an update. Raises Refused."""
-        engine, layout = self._engine, self._layout
-        device = await self._queue.call(lambda: engine.device_id(SUM_DEVICE))
-        sequence = await self._queue.call(lambda: engine.receipts.last_sequence(device)) + 1
-        where: NDArray[np.int64] | None = None if round.entries.size == layout.size else round.entries
-        coded = entries.encode(mean.values, where, layout, sparse.GOLOMB, values.CODINGS["f32"].mode)
-        update = Update(
-            sequence=sequence,
-            base=round.terms.base,
-            index_mode=coded.index_mode,
-            value_mode=coded.value_mode,
-            count=mean.values.size,
-            indices=coded.indices,
-            values=coded.values,
-            loss=wire.loss_of(mean.loss_level),
-            samples=min(max(1, mean.samples), self._samples),
-            pull=False,
-            facts={"devices": len(round.summed)},
-        )
-        outcome = await self._queue.push(Push(device, self._time, update, wire.encode(update)))
-        if isinstance(outcome, PendingUpdate):
-            outcome = await outcome.answer
-        return update, outcome
 
     def _abandon(self, round: Aggregator, reason: str) -> None:
         """Give up the round. Its devices may begin another one."""
@@ -332,6 +275,8 @@ class SecureSums:
 
     async def _end(self, round: Aggregator) -> None:
         """Give the seats of devices that were late to others, and let the next round begin."""
+        for device in round.wrong:
+            self._note(device, "it revealed a wrong share in a secure sum")
         late = self._late & round.positions.keys()
         with suppress(Refused):
             await self._queue.call(lambda: self._turns.miss_turns(late))
@@ -357,10 +302,10 @@ class SecureSums:
     def _expire(self) -> None:
         """The time of the present step is over."""
         self._is_due = True
-        if self._round is None and len(self._applicants) < self._sums.fewest:
+        if self._round is None and len(self._applicants) < self._fewest:
             self._note(
                 0,
-                f"{len(self._applicants)} devices wait for a sum, which has {self._sums.fewest} at least",
+                f"{len(self._applicants)} devices wait for a sum, which has {self._fewest} at least",
             )
             self._set_timer(self._seconds)
         self._check()

@@ -76,6 +76,12 @@ class Aggregator:
         self._survivors = b""
         self._signatures: Mapping[int, bytes] = {}
         self._sum = np.zeros(shape.size, np.uint32)
+        self._wrong: set[int] = set()
+
+    @property
+    def wrong(self) -> Set[int]:
+        """The devices that revealed a wrong share."""
+        return {device for device, position in self.positions.items() if position in self._wrong}
 
     @property
     def missing(self) -> Set[int]:
@@ -196,22 +202,42 @@ class Aggregator:
             for owner, share in zip(
                 self._owners(holder), messages.cut(body, shamir.SHARE_BYTES), strict=True
             ):
-                shares[owner][self._holders(owner).index(holder) + 1] = int.from_bytes(share, "big")
-        needed = threshold_of(len(self._keys), self.terms.threshold)
+                shares[owner][holder] = int.from_bytes(share, "big")
         for owner, found in shares.items():
-            secret = shamir.combine(dict(list(found.items())[:needed]))
-            octets = secret.to_bytes(shamir.SHARE_BYTES, "big")[1:]
+            octets = self._secret(owner, found)
             if owner in self._digests:
-                self._check_secret(hashlib.sha256(octets).digest() == self._digests[owner], owner)
                 self._sum -= self._shape.mask(octets)
                 continue
-            self._check_secret(keys.public_key(octets) == self._keys[owner].mask, owner)
             for other in self._neighbours[owner]:
                 if other in self._digests:
                     mask = self._shape.mask(keys.mask_seed(octets, self._keys[other].mask, self.digest))
                     self._sum += mask if owner < other else np.uint32(0) - mask
         self._shape.reduce(self._sum)
 
-    def _check_secret(self, is_right: bool, owner: int) -> None:
-        if not is_right:
-            raise SumAbandoned(f"the shares of the secret of device {owner} of the round do not fit together")
+    def _secret(self, owner: int, found: Mapping[int, int]) -> bytes:
+        """Return the secret of a device from shares: holder -> share. One may be wrong, if one is spare.
+
+        Who sent it is one of `wrong` from then on. Raises SumAbandoned.
+        """
+        places = {holder: place for place, holder in enumerate(self._holders(owner), 1)}
+        needed = threshold_of(len(self._keys), self.terms.threshold)
+        right = [holder for holder in found if holder not in self._wrong]
+        for left_out in (None, *right[:needed]):
+            used = [holder for holder in right if holder != left_out][:needed]
+            if len(used) < needed:
+                break
+            octets = shamir.combine({places[holder]: found[holder] for holder in used}).to_bytes(
+                shamir.SHARE_BYTES, "big"
+            )[1:]
+            if self._is_secret(owner, octets):
+                self._wrong |= set() if left_out is None else {left_out}
+                return octets
+        named = f"; device {min(self._wrong)} of the round sent wrong shares" if self._wrong else ""
+        raise SumAbandoned(
+            f"the shares of the secret of device {owner} of the round do not fit together{named}"
+        )
+
+    def _is_secret(self, owner: int, octets: bytes) -> bool:
+        if owner in self._digests:
+            return hashlib.sha256(octets).digest() == self._digests[owner]
+        return keys.public_key(octets) == self._keys[owner].mask

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.secure_sum.masks import Vector, VectorShape, centre
+from edgeflock.shared.secure_sum.messages import MAX_DEVICES
 
 _RANGE = 4.0
 """The range, in root mean squares of a tensor's entries."""
@@ -28,8 +29,8 @@ _LOSSES = 2400
 _TAIL = 2
 """Counts before the levels of the tensors: the samples, and the level of the loss."""
 
-MAX_SAMPLES = 1 << 20
-"""Of one device in a sum."""
+MAX_SAMPLES = ((1 << 32) - 1) // MAX_DEVICES
+"""Of one device in a sum, so that the sum of all fits into a count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +44,15 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class DecodedSum:
     """What a sum says."""
 
     values: NDArray[np.float32]
-    """The mean gradient of the devices at the round's positions."""
+    """The devices' mean gradient at the round's positions; with differential privacy their sum."""
     samples: int
-    """Of all devices."""
-    loss_level: int
-    """Of the geometric mean of their losses."""
+    """Of all devices; 0: not known."""
+    loss_level: int | None
+    """Of the geometric mean of their losses; None: not known."""
     ranges: NDArray[np.float32]
     """For the next round."""
 
@@ -61,11 +62,11 @@ class Quantiser:
 
     def __init__(self, layout: Layout, positions: NDArray[np.int64], bits: int, devices: int) -> None:
         """A value has `bits` bits, of which one is the sign. `devices` may contribute, at most."""
-        self._limit = (1 << (bits - 1)) - 1
+        self._limit = largest_of(bits)
         starts = np.array([tensor.start for tensor in layout.tensors])
         self._tensor = np.searchsorted(starts, positions, side="right") - 1
         """The tensor of each position."""
-        self.shape = vector_shape(layout, positions.size, bits, devices)
+        self.shape = VectorShape(positions.size, entry_width(bits, devices), _TAIL + len(layout.tensors))
 
     def quantise(
         self, contribution: Contribution, ranges: NDArray[np.float32], random: np.random.Generator
@@ -85,7 +86,7 @@ class Quantiser:
             np.concatenate((whole, counts, self._levels(values, ranges))).astype(np.uint32)
         )
 
-    def mean(self, total: Vector, devices: int, ranges: NDArray[np.float32]) -> Mean:
+    def decode(self, total: Vector, devices: int, ranges: NDArray[np.float32]) -> DecodedSum:
         """Return what the sum of `devices` vectors says, which were quantised with `ranges`."""
         entries, counts = np.split(total, [self.shape.entries])
         values = centre(entries, self.shape.width) * (ranges[self._tensor] / (self._limit * devices))
@@ -94,7 +95,7 @@ class Quantiser:
         # A tensor that is zero everywhere keeps an unknown range, which is 0.
         following = np.where(levels > 0, np.minimum(found, np.finfo(np.float32).max), 0)
         loss = round(float(counts[1]) / devices) - _LOSSES
-        return Mean(values.astype(np.float32), int(counts[0]), loss, following.astype(np.float32))
+        return DecodedSum(values.astype(np.float32), int(counts[0]), loss, following.astype(np.float32))
 
     def _levels(self, values: NDArray[np.float32], ranges: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return the level of each tensor's root mean square; 0: it is zero, and its range is unknown."""
@@ -110,7 +111,11 @@ class Quantiser:
         return np.clip(np.rint(level), 0, 2 * _MIDDLE).astype(np.int64)
 
 
-def vector_shape(layout: Layout, entries: int, bits: int, devices: int) -> VectorShape:
-    """Return the shape of vectors whose sum of `devices` cannot overflow: 2 n limit + 1 values fit."""
-    limit = (1 << (bits - 1)) - 1
-    return VectorShape(entries, (2 * devices * limit).bit_length(), _TAIL + len(layout.tensors))
+def largest_of(bits: int) -> int:
+    """Return the largest integer of an entry."""
+    return (1 << (bits - 1)) - 1
+
+
+def entry_width(bits: int, devices: int) -> int:
+    """Return the bits in which sums of `devices` entries cannot overflow: 2 n limit + 1 values fit."""
+    return (2 * devices * largest_of(bits)).bit_length()

@@ -80,6 +80,10 @@ class ClientSettings(Section):
     """for a stream: file for samples that were set aside as unfit; empty: one in client.directory"""
     sum_devices: Annotated[int, Field(ge=2)] = 3
     """for private runs: fewest devices, this one included, with which its gradient is summed"""
+    sum_threshold: Annotated[float, Field(ge=0.5, lt=1)] = 0.5
+    """for private runs: least coordination.threshold with which this device takes part"""
+    sum_noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """for private runs: least noise multiplier (privacy.noise) that the server must state; 0: none"""
     vouched: str = ""
     """for private runs: file of the identities, one a line, of the only devices to sum with; empty: all that
     the server names"""

@@ -100,7 +100,6 @@ ROWS: tuple[Row, ...] = (
     Row("defence.mode", _NOT_SUMMED, f"judges single updates, {_SINGLE}"),
     Row("local.optimizer=adafactor", _NOT_SUMMED, "has each device report moments of its own gradients"),
     Row("evaluation.on_devices", _NOT_SUMMED, "has each device report results on its own data"),
-    Row("privacy.mode", _NOT_SUMMED, f"bounds or counts single updates, {_SINGLE}"),
     Row("injection.alpha", _NOT_SUMMED, "sends samples to other devices"),
     Row("scale.shards", _NOT_SUMMED, "splits a model, and a secure sum is of all of it"),
     *(
@@ -177,7 +176,7 @@ ROWS: tuple[Row, ...] = (
     Row("privacy.examples", _LOCAL, "is the number of examples of a device"),
     *_refusals(
         "server",
-        ("coordination.mode=buffer|rounds|cohort", "bounds each update that it sees, and noises their sums"),
+        ("coordination.mode=buffer|rounds|cohort|private", "adds noise to sums of updates of bounded norms"),
         ("coordination.aggregate=mean", "bounds what a device adds to a sum; a median has no such bound"),
         ("coordination.base_batch=0", "counts all updates alike: a device would choose its own weight"),
         ("coordination.gate=none", "has devices wait for the next tree, which a gate would wait for"),

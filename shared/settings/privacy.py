@@ -15,7 +15,7 @@ class PrivacySettings(Section):
     adds noise to its own gradients (DP-SGD), which hides an example, also from the server"""
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     """largest norm of a device's update (server), or of an example's gradient (local); a larger one is scaled
-    down"""
+    down, in private runs by the device itself"""
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """noise multiplier: standard deviation of the noise / privacy.clip; not set: as much as privacy.epsilon
     needs"""

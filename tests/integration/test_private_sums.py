@@ -1,10 +1,12 @@
 """Secure sums over real sockets: the sum is right, whoever drops out, and nobody sees a single update."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from rich.console import Console
 
 from edgeflock.client.data.batcher import Shuffled
 from edgeflock.client.training import Worker, WorkerProgress
@@ -19,8 +22,9 @@ from edgeflock.client.training.selector import LocalSteps
 from edgeflock.client.training.sums import SumPolicy
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.transport import Link
+from edgeflock.operations.status import print_status
+from edgeflock.server.engine.log import SUM_DEVICE
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.sessions.sums import SUM_DEVICE
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, ServerAtFault, UnexpectedRecord
 from edgeflock.shared.model.gradient import Gradient
@@ -28,6 +32,7 @@ from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, SecureSum, Update, Welcome
 from edgeflock.shared.secure_sum.messages import SumStep
 from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta
+from tests.integration.operator import ADMIN, operating
 from tests.proxy import proxying
 
 Vector = NDArray[np.float32]
@@ -244,6 +249,61 @@ async def test_a_gradient_that_the_server_may_have_summed_is_not_sent_again(tmp_
         0,
         2,
     ]  # rounds before: that of the ranges, and the one that is said to have failed
+
+
+NOISY = (*WHOLE, "privacy.mode=server", "privacy.devices=100", "coordination.cohort=4")
+
+
+async def test_with_differential_privacy_devices_clip_and_their_budgets_end(tmp_path: Path) -> None:
+    """The gradients have norms above the clip, so that the step is the mean of unit vectors."""
+    settings = (*NOISY, "privacy.noise=1e-6", "privacy.participations=2")
+    async with hosting(tmp_path, *settings) as hosted, AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(4)]
+        done: list[WorkerProgress] = await asyncio.gather(
+            *(worker(line, number).run() for number, line in enumerate(lines))
+        )
+        units = [one.value / np.linalg.norm(one.value) for one in map(Constant, range(4))]
+        theta = hosted.engine.theta()[1]
+        np.testing.assert_allclose(
+            theta, initial_theta(LAYOUT.size) - 2 * np.mean(units, axis=0), atol=2 * 2 / LAYOUT.size**0.5
+        )
+        assert np.linalg.norm(theta - initial_theta(LAYOUT.size)) <= 2
+        assert replay(hosted.journal, LAYOUT).theta.tobytes() == theta.tobytes()
+        spent = hosted.engine.privacy_spent
+        assert spent is not None
+        assert spent.participations == 2
+        assert "its privacy budget is spent" in (hosted.engine.published.end_reason or "")
+    assert [one.updates for one in done] == [2] * 4
+    for _, _, frame in summed(tmp_path):
+        update = wire.decode(frame)
+        assert isinstance(update, Update)
+        assert np.isnan(update.loss)  # no round is for the ranges, and no vector has a loss
+    assert [sum(one.step == SumStep.MASKED for one in line.sent) for line in lines] == [2] * 4
+    async with hosting(tmp_path, *settings, admin_token=ADMIN) as again, operating(again.port) as operator:
+        assert again.engine.privacy_spent == spent
+        known = json.loads((await operator.get("/v1/status"))[1])
+        metrics = (await operator.get("/metrics"))[1]
+    assert known["privacy"] == spent._asdict()
+    assert f"edgeflock_privacy_delta {spent.delta}" in metrics
+    print_status(Console(file=(shown := StringIO()), width=200), known)
+    assert "select 1.0, secret sums of 16 bits an entry" in shown.getvalue()
+    assert "2 updates of a device of 2" in shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (SumPolicy(threshold=0.6), "has coordination.threshold = 0.5; this device does not take part"),
+        (SumPolicy(noise=0.7), "states a multiplier of 0.5 "),
+    ],
+)
+async def test_a_device_refuses_what_its_owner_finds_too_little(
+    tmp_path: Path, policy: SumPolicy, message: str
+) -> None:
+    async with hosting(tmp_path, *NOISY, "privacy.noise=0.5") as hosted, link(hosted.port, 0) as line:
+        with pytest.raises(ConfigError, match=message):
+            await worker(line, 0, policy).run()
+        SumPolicy(threshold=0.5, noise=0.5).check(await line.join())
 
 
 async def test_a_device_whose_shares_do_not_open_is_named(tmp_path: Path) -> None:

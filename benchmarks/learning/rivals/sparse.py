@@ -81,7 +81,7 @@ class Dgc:
             phase = 4 * rounds[number] // self.warm if self.warm else 4
             rounds[number] += 1
             where = largest(memory, max(self.share, 0.25 ** (phase + 1)) if phase < 4 else self.share)
-            sent = np.zeros_like(memory)
+            sent: Vector = np.zeros_like(memory)
             sent[where] = memory[where]
             memory[where] = velocity[where] = 0
             return sent
@@ -115,7 +115,7 @@ class Ef21:
         def send(number: int, gradient: Vector) -> Vector:
             difference = gradient - followers[number]
             where = largest(difference, self.share)
-            sent = np.zeros_like(difference)
+            sent: Vector = np.zeros_like(difference)
             sent[where] = difference[where]
             followers[number] += sent
             return sent
@@ -136,7 +136,7 @@ def largest(vector: Vector, share: float) -> NDArray[np.intp]:
 
 def message_bytes(sent: Vector) -> int:
     """Of a message: float32 values, and positions at their entropy; no more than all values."""
-    count = np.count_nonzero(sent)
+    count = int(np.count_nonzero(sent))
     share = count / sent.size
     if not 0 < share < 1:
         return 4 * count

@@ -297,8 +297,8 @@ class _FleetRun:
 
     def _on_applied(self, push: Push, accepted: Accepted) -> None:
         if self._listening.on_update is not None:
-            applied = Applied.from_push(push, accepted, self._devices[push.device].name)
-            self._call(self._listening.on_update, applied)
+            name = "sum" if push.summed else self._devices[push.device].name
+            self._call(self._listening.on_update, Applied.from_push(push, accepted, name))
         if self._listening.on_finding is not None:
             now, version = asyncio.get_running_loop().time(), self._engine.published.version
             for finding in self._watch.new_findings(now, version, self._server.devices.values()):

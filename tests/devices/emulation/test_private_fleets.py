@@ -22,6 +22,10 @@ ROUNDS = (
 TREES = (
     *ROUNDS, "coordination.mode=buffer", "coordination.quorum=0", "coordination.buffer=5", "privacy.tree=4",
 )  # fmt: skip
+SUMS = (
+    *ROUNDS, "coordination.mode=private", "coordination.quorum=3", "coordination.cohort=20",
+    "coordination.bits=6", "fleet.evaluate_every=2",
+)  # fmt: skip
 LOCAL = (
     "privacy.mode=local", "privacy.epsilon=20", "privacy.participations=10", "privacy.delta=1e-2",
     "privacy.examples=60", "end.updates=200", "coordination.rule=none",
@@ -38,7 +42,7 @@ def run(settings: tuple[str, ...], directory: Path) -> tuple[str, list[Evaluatio
     return result.digest, evaluations, updates
 
 
-@pytest.mark.parametrize("settings", [ROUNDS, TREES, LOCAL], ids=["rounds", "trees", "local"])
+@pytest.mark.parametrize("settings", [ROUNDS, TREES, SUMS, LOCAL], ids=["rounds", "trees", "sums", "local"])
 def test_private_fleets_learn_and_end(settings: tuple[str, ...], tmp_path: Path) -> None:
     digest, evaluations, updates = run(settings, tmp_path / "one")
     assert max(one.accuracy or 0 for one in evaluations) > 0.3

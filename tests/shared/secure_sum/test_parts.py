@@ -84,7 +84,7 @@ def test_the_mean_is_within_a_step_of_the_devices_mean(bits: int, devices: int, 
     values = [(random.uniform(-1, 1, 40) * bound).astype(np.float32) for _ in range(devices)]
     vectors = [coder.quantise(Contribution(one, 7, -16), ranges, random) for one in values]
     total = coder.shape.reduce(sum(vectors, np.zeros(coder.shape.size, np.uint32)))
-    mean = coder.mean(total, devices, ranges)
+    mean = coder.decode(total, devices, ranges)
     step = bound / ((1 << (bits - 1)) - 1)
     assert (np.abs(mean.values - np.mean(values, axis=0)) <= step * 1.001).all()
     assert (mean.samples, mean.loss_level) == (7 * devices, -16)
@@ -108,7 +108,7 @@ def test_the_first_sum_finds_the_ranges_and_later_ones_follow_slowly() -> None:
 
     def mean_of(values: Any, ranges: Any) -> Any:
         vectors = [coder.quantise(Contribution(values, 1, 0), ranges, random) for _ in range(2)]
-        return coder.mean(coder.shape.reduce(vectors[0] + vectors[1]), 2, ranges)
+        return coder.decode(coder.shape.reduce(vectors[0] + vectors[1]), 2, ranges)
 
     first = mean_of(values, unknown)
     assert not first.values.any()

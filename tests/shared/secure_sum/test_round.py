@@ -244,6 +244,16 @@ def test_a_wrong_share_gives_no_sum() -> None:
         round.run()
 
 
+def test_a_spare_share_shows_who_sent_a_wrong_one() -> None:
+    """With 5 of 6 devices needed, the sum is right in spite of one wrong body, and its sender is known."""
+    round = Round(draw_vectors(6, SHAPE), SHAPE)
+    reveal = round.devices[102].reveal
+    round.devices[102].reveal = lambda signatures: bytes(len(reveal(signatures)))  # type: ignore[method-assign]
+    aggregator = round.run()
+    sum_of(aggregator, round)
+    assert aggregator.wrong == {102}
+
+
 def test_a_repetition_changes_nothing() -> None:
     round = Round(draw_vectors(3, SHAPE), SHAPE)
     keys = {device: check_keys("run", one.advertise())[1] for device, one in round.devices.items()}

@@ -14,9 +14,9 @@ LOCAL = (
 )
 
 REFUSED = [
-    (SERVER, ("coordination.mode=async",), "bounds each update that it sees"),
-    (SERVER, ("coordination.mode=tasks",), "bounds each update that it sees"),
-    (SERVER, ("coordination.mode=elastic",), "bounds each update that it sees"),
+    (SERVER, ("coordination.mode=async",), "adds noise to sums of updates of bounded norms"),
+    (SERVER, ("coordination.mode=tasks",), "adds noise to sums of updates of bounded norms"),
+    (SERVER, ("coordination.mode=elastic",), "adds noise to sums of updates of bounded norms"),
     (SERVER, ("coordination.rule=adacomp",), "no other device's data decide"),
     (SERVER, ("coordination.mode=rounds",), "divides a private sum by that number"),
     (
@@ -35,7 +35,6 @@ REFUSED = [
     (SERVER, ("injection.alpha=0.5", "injection.beta=0.5"), "samples, which devices would share"),
     (LOCAL, ("coordination.mode=elastic",), "elastic averaging exchanges parameters"),
     (LOCAL, ("coordination.mode=private",), "secret sums have the losses as well"),
-    (SERVER, ("coordination.mode=private",), "bounds each update that it sees"),
     (LOCAL, ("local.momentum=0.5", "local.steps=2"), "a momentum starts again"),
     (LOCAL, ("coordination.mode=tasks",), "which tasks give to several devices"),
     (LOCAL, ("local.optimizer=adafactor",), "second moments and labels"),
