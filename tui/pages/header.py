@@ -57,7 +57,8 @@ def progress(state: MonitorState) -> tuple[float | None, float | None]:
     They are those of end.updates or end.seconds, the one that ends the run first.
     """
     overview, target = state.overview, state.run.updates_target
-    seconds = float(state.run.config.get("end", {}).get("seconds") or 0.0)
+    config = state.run.config
+    seconds = float(config.get("end", config.get("run", {})).get("seconds") or 0.0)  # run: old recordings
     limits: list[tuple[float, float]] = []
     if target:
         rate = overview.updates_per_s
