@@ -69,10 +69,12 @@ def fleets(bench: Results) -> Iterator[Longer]:
                 yield one
 
 
-def plan(bench: Results, seeds: list[int]) -> Iterator[Cell]:
-    """The product in each of these fleets, seed by seed."""
+def plan(bench: Results, tasks: list[str], seeds: list[int]) -> Iterator[Cell]:
+    """The product in each of these fleets, seed by seed; all tasks and seeds if none is asked for."""
     for seed in seeds or SEEDS:
         for one in fleets(bench):
+            if tasks and one.task not in tasks:
+                continue
             yield Cell(one.task, one.n, one.data, PRODUCT, seed)
 
 
@@ -151,6 +153,7 @@ def main(arguments: list[str]) -> None:
     """Do what the command line says."""
     reader = argparse.ArgumentParser("python -m benchmarks.learning.in_time", description=__doc__)
     reader.add_argument("kind", choices=("run", "report"))
+    reader.add_argument("--task", action="append", default=[], choices=list(TASKS))
     reader.add_argument("--seed", action="append", default=[], type=int, choices=SEEDS)
     reader.add_argument("--results", type=Path, default=Path("docs/results/in-time.jsonl"))
     reader.add_argument(
@@ -161,7 +164,13 @@ def main(arguments: list[str]) -> None:
     if asked.kind == "run":
         notes = runner.notes(shlex.join(["python", "-m", "benchmarks.learning.in_time", *arguments]))
         runner.run(
-            *(asked.results, lambda results: plan(bench, asked.seed), played, asked.workers, notes),
+            *(
+                asked.results,
+                lambda results: plan(bench, asked.task, asked.seed),
+                played,
+                asked.workers,
+                notes,
+            ),
             tell=lambda text: print(text, flush=True),
         )
         return

@@ -88,8 +88,8 @@ const UNSUPPORTED = [
     ["elastic", 'averages elastically (coordination.mode = "elastic")'],
     ["base", "trains adapters of a frozen model (model.lora)"],
     ["app", "needs an app of the device's own (model.module = arrays:...)"],
-    ["clip", 'has devices add noise to their gradients (privacy.mode = "local")'],
     ["sums", 'sums gradients in secret (coordination.mode = "private")'],
+    ["clip", 'has devices add noise to their gradients (privacy.mode = "local")'],
 ];
 
 /** @param {string} does */

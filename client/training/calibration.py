@@ -11,6 +11,11 @@ fleet. Let e be that mean weighted by each device's latest updates (server/engin
 So the model that a device's loss asks for is the fleet's, whatever the device's own shares are. Where all
 devices hold the same classes and are equally fast, r = 0 and w = 1.
 
+Devices with few classes each pull the model to and fro. They do so the more, the less noise their gradients
+have, so with large batches. So w is divided by 1 + 2 s^2. Here s is max(0, 1 - 2 o) times the part of the way
+from 10 to 32 that the samples of a batch make up, and o = sum min(p, q) is the overlap. If w is at least 2,
+it stays: then the device's classes are rare, and nobody else pulls them up.
+
 Logits are calibrated by local shares as in J. Zhang et al., "Federated learning with label distribution skew
 via logits calibration", ICML 2022. The difference to the fleet's shares is the logit adjustment of Menon et
 al., "Long-tail learning via logit adjustment", ICLR 2021. A device that holds few of the fleet's classes
@@ -47,6 +52,12 @@ _PRIOR_SAMPLES = 2
 _MAX_W = 10.0
 """The largest w; the smallest is its inverse."""
 
+_RARE_W = 2.0
+"""The least w of a device whose classes are rare."""
+
+_NOISY, _CLEAR = 10, 32
+"""Samples of a batch whose gradient has much noise, and little."""
+
 _EARLY_REPORTS = 8
 """A device reports with each of its first updates, up to this number."""
 
@@ -54,8 +65,9 @@ _EARLY_REPORTS = 8
 class Calibration:
     """The label shares of a device and of the fleet, and the adjustments they give."""
 
-    def __init__(self, layout: Layout) -> None:
-        """`layout` is that of the P trained parameters."""
+    def __init__(self, layout: Layout, batch: int = 1) -> None:
+        """`layout` is that of the P trained parameters, `batch` the samples of a gradient."""
+        self._clarity = min(1.0, max(0.0, (batch - _NOISY) / (_CLEAR - _NOISY)))
         self._evidence = {
             (tensor.start, tensor.stop): 0
             for tensor in layout.tensors
@@ -118,6 +130,9 @@ class Calibration:
         self._shift = shift.astype(np.float32)
         rare = np.minimum(_MAX_W, fleet[held] / np.maximum(lately[held], fleet[held] / _MAX_W))
         self.importance = min(_MAX_W, max(1 / _MAX_W, float(shares[held] @ rare)))
+        if self.importance < _RARE_W:
+            swing = self._clarity * max(0.0, 1 - 2 * self.overlap)
+            self.importance /= 1 + 2 * swing**2
 
     def _label_counts(self) -> NDArray[np.float64] | None:
         """The labels of each class so far: [K]. None while the output bias is not known."""

@@ -63,7 +63,9 @@ class Trainer:
         self._memory = self._memory_before = SelectionMemory()
         decay = welcome.adafactor
         self._adafactor = Adafactor(backend.layout.parameters, decay, welcome.start) if decay else None
-        self._calibration = Calibration(backend.layout.parameters) if welcome.balances else None
+        self._calibration = (
+            Calibration(backend.layout.parameters, welcome.batch) if welcome.balances else None
+        )
         self._policy_batches = batches if isinstance(batches, PolicyBatches) else None
         self._evaluated = batches if welcome.evaluate and isinstance(batches, EvaluatedBatches) else None
         self._personal = backend if isinstance(backend, PersonalBackend) else None

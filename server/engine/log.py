@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from edgeflock.server.descent import Regime
 from edgeflock.shared.protocol.frames import Evaluation
 
+SUM_DEVICE = " sum "
+"""The name in the journal of the device that secure sums come from. No device's own name has outer spaces."""
+
 
 class LastReceipt(NamedTuple):
     """A device's highest journaled sequence number, and the version that this update made."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.database import Database, columns
 from edgeflock.server.defence import DefenceDecision
-from edgeflock.server.engine.log import LastReceipt
+from edgeflock.server.engine.log import SUM_DEVICE, LastReceipt
 from edgeflock.server.ledger.records import (
     Adjustment,
     DeviceTotals,
@@ -196,11 +196,11 @@ class Contents:
         return accounts
 
     def update_devices(self) -> Iterator[tuple[int, bytes | None]]:
-        """(The device that made an update, why it counts) of all updates, in order."""
-        for device, judged in self.db.rows(
-            "SELECT device, judged FROM updates WHERE device > 0 ORDER BY version"
-        ):
-            yield int(device), judged
+        """(The device that made an update, of a secure sum what the journal has of its devices), in order."""
+        yield from self.db.rows(
+            "SELECT device, CASE WHEN name = ? THEN judged END FROM updates JOIN devices ON id = device "
+            "ORDER BY version", SUM_DEVICE,
+        )  # fmt: skip
 
     def evaluations(self) -> list[Evaluation]:
         rows = self.db.rows(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")

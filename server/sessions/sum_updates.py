@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine
 from edgeflock.server.engine.limits import usual_fraction
+from edgeflock.server.engine.log import SUM_DEVICE
 from edgeflock.server.engine.welcome import sum_terms
 from edgeflock.server.sessions.answers import PendingUpdate
 from edgeflock.server.sessions.context import UpdateQueue
@@ -27,9 +28,6 @@ from edgeflock.shared.secure_sum.messages import SumAbandoned
 from edgeflock.shared.secure_sum.participant import RoundTerms
 from edgeflock.shared.secure_sum.quantiser import DecodedSum, Quantiser
 from edgeflock.shared.settings.config import Config
-
-SUM_DEVICE = " sum "
-"""The name in the journal of the device that sums come from. A device's own name has no outer spaces."""
 
 
 class SumUpdates:
@@ -69,8 +67,8 @@ class SumUpdates:
         if self._ranges.any():
             before = await self._queue.call(lambda: self._entries(round))
             applied = await self._push(round, found, time)
-            after = await self._queue.call(lambda: self._entries(round))
-            self._coordinates.record(round.entries, after - before if self._clip else found.values)
+            moved = await self._queue.call(lambda: self._entries(round)) - before
+            self._coordinates.record(round.entries, moved if self._clip else found.values)
         self._ranges = found.ranges
         return applied
 

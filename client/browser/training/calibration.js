@@ -12,6 +12,9 @@ const ROUNDING_ERROR = 1e-4;
 const MIN_FLEET_PART = 0.01;
 const PRIOR_SAMPLES = 2;
 const MAX_WEIGHT = 10;
+const RARE_WEIGHT = 2;
+const NOISY = 10;
+const CLEAR = 32;
 const EARLY_REPORTS = 8;
 const MIN_VERSIONS = 160;
 const EVERY = 4;
@@ -36,8 +39,12 @@ export class ReportSchedule {
 }
 
 export class Calibration {
-    /** @param {import("../layout.js").Layout} layout of the trained parameters */
-    constructor(layout) {
+    /**
+     * @param {import("../layout.js").Layout} layout of the trained parameters
+     * @param {number} batch samples of a gradient
+     */
+    constructor(layout, batch = 1) {
+        this.clarity = Math.min(1, Math.max(0, (batch - NOISY) / (CLEAR - NOISY)));
         /** Tensors that may be the output's bias, and how many gradients confirmed it. */
         this.evidence = new Map(
             layout.tensors
@@ -100,6 +107,7 @@ export class Calibration {
         this.adjustment = fleet.map((q, k) => (q > 0 ? Math.log(((1 - kept) * shares[k] + kept * q) / q) : 0));
         const rare = fleet.map((q, k) => (q > 0 ? Math.min(MAX_WEIGHT, q / Math.max(lately[k], q / MAX_WEIGHT)) : 0));
         this.importance = Math.min(MAX_WEIGHT, Math.max(1 / MAX_WEIGHT, sum(rare.map((r, k) => r * shares[k]))));
+        if (this.importance < RARE_WEIGHT) this.importance /= 1 + 2 * (this.clarity * Math.max(0, 1 - 2 * this.overlap)) ** 2;
     }
 
     #labelCounts() {

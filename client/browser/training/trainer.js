@@ -39,7 +39,7 @@ export class Trainer {
         this.welcome = welcome;
         /** What updates left unsent. @type {import("./selection.js").Memory} */
         this.memory = this.memoryBefore = NO_MEMORY;
-        this.calibration = welcome.balances ? new Calibration(layout.trained) : null;
+        this.calibration = welcome.balances ? new Calibration(layout.trained, welcome.batch) : null;
         this.adafactor = this.#newAdafactor();
         /** Gradients so far. */
         this.steps = 0;

@@ -306,23 +306,24 @@ def personal_vectors() -> Iterator[Any]:
 
 
 def calibration_vectors() -> Iterator[Any]:
-    random, calibration = np.random.default_rng(6), Calibration(LAYOUT)
+    random, calibration = np.random.default_rng(6), Calibration(LAYOUT, batch=20)
     for number in range(12):
-        y = random.integers(-1, 6, 20)
+        y = random.integers(-1, 3, 20)
         shares = np.bincount(y[y >= 0], minlength=10) / (y >= 0).sum()
         mean = random.dirichlet(np.ones(10))
         new = gradient(random)
         new[-10:] = mean - shares
         calibration.observe(new, y)
         report = calibration.report(number)
-        fleet = labels.encode(np.stack([random.dirichlet(np.ones(10)), random.dirichlet(np.ones(10))]))
-        if number == 5:
+        shares, lately = random.dirichlet(np.ones(10)), random.dirichlet(np.ones(10))
+        fleet = labels.encode(np.stack([shares, lately if number == 5 else shares]))
+        if number in (5, 8):
             calibration.take(fleet)
         yield {
             "y": y.tolist(),
             "gradient": text(new),
             "report": text(report),
-            "fleet": text(fleet if number == 5 else b""),
+            "fleet": text(fleet if number in (5, 8) else b""),
             "shifted": text(calibration.shift(np.ones(LAYOUT.size, np.float32))),
             "importance": calibration.importance,
             "overlap": calibration.overlap,

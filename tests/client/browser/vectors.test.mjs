@@ -182,7 +182,7 @@ test("personal layers begin and learn alike, and are part of no gradient", async
 
 test("labels are balanced alike", async () => {
   const {Calibration} = await load("training/calibration.js");
-  const calibration = new Calibration(layout);
+  const calibration = new Calibration(layout, 20);
   for (const [number, step] of vectors.calibrations.entries()) {
     calibration.observe(floats(step.gradient), Int32Array.from(step.y));
     same(calibration.report(number), step.report);

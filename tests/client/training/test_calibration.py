@@ -113,6 +113,34 @@ def test_classes_of_too_few_updates_count_more(lately: float, importance: float)
     assert calibration.importance == pytest.approx(importance, rel=0.01)
 
 
+def with_batches_of(batch: int, y: list[int], fleet: list[float]) -> Calibration:
+    """Of a device that has seen these labels often, in such a fleet."""
+    calibration, of = Calibration(LAYOUT, batch), np.array(y)
+    for _ in range(3000):
+        calibration.observe(gradient(of, np.array([0.1, 0.0, -0.2])), of)
+    calibration.take(receipt(fleet, fleet))
+    return calibration
+
+
+@pytest.mark.parametrize(("batch", "swing"), [(1, 0), (10, 0), (21, 0.5), (32, 1), (64, 1)])
+def test_large_batches_of_few_classes_make_shorter_steps(batch: int, swing: float) -> None:
+    """By 1 / (1 + 2 s^2), and with a fifth of the labels in common s = 0.6 at most."""
+    calibration = with_batches_of(batch, [2], [0.4, 0.4, 0.2])
+    assert calibration.importance == pytest.approx(1 / (1 + 2 * (0.6 * swing) ** 2), rel=0.01)
+
+
+def test_steps_are_whole_where_half_of_the_labels_are_common() -> None:
+    assert with_batches_of(32, [1, 2], [0.5, 0.25, 0.25]).importance == pytest.approx(1, rel=0.01)
+
+
+def test_rare_classes_keep_their_weight() -> None:
+    calibration, of = Calibration(LAYOUT, 32), np.array([2])
+    for _ in range(3000):
+        calibration.observe(gradient(of, np.array([0.1, 0.0, -0.2])), of)
+    calibration.take(receipt([0.4, 0.4, 0.2], [0.475, 0.475, 0.05]))
+    assert calibration.importance == pytest.approx(4, rel=0.01)
+
+
 def test_what_a_server_says_of_other_classes_changes_nothing() -> None:
     calibration = taught([0, 1, 2])
     calibration.take(receipt([0.25] * 4, [0.25] * 4))

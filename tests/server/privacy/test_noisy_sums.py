@@ -8,11 +8,14 @@ import pytest
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Engine
+from edgeflock.server.engine.log import SUM_DEVICE
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import RunComplete
 from edgeflock.shared.protocol import wire
 from tests.server.privacy.private_runs import begin as begin_any
+from tests.server.privacy.private_runs import gradient
+from tests.server.privacy.private_runs import send as send_alone
 from tests.server.pushes import DEADLINE, LAYOUT, THETA, copy_as_killed, sparse_update
 
 SUMS = (
@@ -26,7 +29,7 @@ SUM = 20
 
 def begin(directory: Path, *overrides: str) -> tuple[Journal, Engine]:
     journal, engine = begin_any(directory, *overrides, settings=SUMS)
-    assert engine.device_id(" sum ") == SUM
+    assert engine.device_id(SUM_DEVICE) == SUM
     return journal, engine
 
 
@@ -131,3 +134,22 @@ def test_who_drops_out_spends_nothing(tmp_path: Path, devices: tuple[int, ...]) 
     send(engine, {1: 0.3}, *devices)
     spent = [device for device in range(1, 7) if engine.farewell(device) is not None]
     assert spent == list(devices)
+
+
+def test_decisions_of_a_defence_are_no_devices(tmp_path: Path) -> None:
+    """Both are in one column of the journal, and with privacy.mode = "local" a run may have a defence."""
+    local = ("privacy.mode=local", "privacy.delta=1e-5", "privacy.examples=1000", "privacy.devices=0")
+    rounds = (
+        "coordination.mode=rounds",
+        "coordination.cohort=0",
+        "coordination.quorum=2",
+        "defence.mode=clip",
+    )
+    settings = (*SUMS, *rounds, *local)
+    for sequence in (1, 2):
+        _, engine = begin_any(tmp_path, settings=settings)
+        for device in (1, 2):
+            send_alone(engine, device, sequence, gradient(device))
+        assert engine.privacy_spent is not None
+        assert engine.privacy_spent.participations == sequence
+        engine.close()
