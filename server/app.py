@@ -22,30 +22,16 @@ from edgeflock.server.findings import AgreementTracker
 from edgeflock.server.hosting.background import Background
 from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.hosting.standby import watch_lease
-from edgeflock.server.http import actions, joining, metrics, models, page, sessions, status, training_page
-from edgeflock.server.http.keys import (
-    ASSETS,
-    ATTEMPTS,
-    AUDIT,
-    AUTHORITY,
-    CONNECTION_LIMITS,
-    EVALUATOR,
-    FEED,
-    GATEWAYS,
-    GRAPHS,
-    HEALTH,
-    HOST,
-    LISTENERS,
-    LOGINS,
-    MODEL_EXPORTS,
-    MODEL_FILE,
-    ORIGINS,
-    PAGE_PATH,
-    PIN,
-    REGISTER,
-    TRAINING,
-    WATCHERS,
-    WRITER,
+from edgeflock.server.http import (
+    actions,
+    joining,
+    keys,
+    metrics,
+    models,
+    page,
+    sessions,
+    status,
+    training_page,
 )
 from edgeflock.server.http.middleware import MIDDLEWARES, close_forwarded, share_answer
 from edgeflock.server.http.model_exports import ModelExports
@@ -86,26 +72,26 @@ def create_app(
             *(*sessions.routes, *joining.routes, *page.routes, *training_page.routes),
         ]
     )
-    app[PIN], app[PAGE_PATH] = hosted.pin, hosted.path
+    app[keys.PIN], app[keys.PAGE_PATH] = hosted.pin, hosted.path
     if hosted.register is not None:
-        app[REGISTER], app[LOGINS] = hosted.register, Logins(hosted.register)
+        app[keys.REGISTER], app[keys.LOGINS] = hosted.register, Logins(hosted.register)
     if hosted.authority is not None:
-        app[AUTHORITY] = hosted.authority
+        app[keys.AUTHORITY] = hosted.authority
     if hosted.audit is not None:
-        app[AUDIT] = hosted.audit
-    app[CONNECTION_LIMITS] = ConnectionLimits(config.limits)
-    app[ASSETS], app[ATTEMPTS] = assets(), LoginAttempts()
+        app[keys.AUDIT] = hosted.audit
+    app[keys.CONNECTION_LIMITS] = ConnectionLimits(config.limits)
+    app[keys.ASSETS], app[keys.ATTEMPTS] = assets(), LoginAttempts()
     if config.server.browsers:
-        app[TRAINING] = training_assets()
+        app[keys.TRAINING] = training_assets()
         if missing := missing_libraries():
             log.warning("server.browsers: %s", missing)
-    app[ORIGINS] = Origins.from_names(config.server.origins, config.server.host)
+    app[keys.ORIGINS] = Origins.from_names(config.server.origins, config.server.host)
 
     adapted, shape = hosted.model.adapted, hosted.model.input
     info = info_of(config.model, hosted.run, hosted.engine.layout, shape, hosted.description, adapted)
-    app[MODEL_EXPORTS] = ModelExports(info, hosted.model.data)
+    app[keys.MODEL_EXPORTS] = ModelExports(info, hosted.model.data)
     if hosted.first_model is not None:
-        app[MODEL_FILE] = hosted.first_model
+        app[keys.MODEL_FILE] = hosted.first_model
 
     async def run(app: web.Application) -> AsyncIterator[None]:
         engine = hosted.engine
@@ -164,7 +150,7 @@ def create_app(
         )
         signer = hosted.authority if config.server.client_certificates else None
         authority = "" if signer is None else signer.pem
-        gateways = app[GATEWAYS] = Gateways(host, writer, hosted.pin, hosted.first_model, authority)
+        gateways = app[keys.GATEWAYS] = Gateways(host, writer, hosted.pin, hosted.first_model, authority)
         on_evaluation, close_trackers = _start_trackers(host, hub, listeners)
         evaluator = Evaluator(
             engine,
@@ -199,9 +185,9 @@ def create_app(
                 enforce, hosted.register, registry, watchers, gateways
             )
         background = Background(writer, evaluator, hub, tasks)
-        app[HOST], app[WRITER], app[EVALUATOR], app[FEED] = host, writer, evaluator, feed
-        app[BACKGROUND], app[LISTENERS], app[WATCHERS] = background, listeners, watchers
-        app[HEALTH], app[GRAPHS] = health, graphs
+        app[keys.HOST], app[keys.WRITER], app[keys.EVALUATOR], app[keys.FEED] = host, writer, evaluator, feed
+        app[BACKGROUND], app[keys.LISTENERS], app[keys.WATCHERS] = background, listeners, watchers
+        app[keys.HEALTH], app[keys.GRAPHS] = health, graphs
         background.start(on_failure)
         yield
         if sums is not None:
@@ -249,7 +235,7 @@ async def listen(
 ) -> AsyncIterator[int]:
     """Serve as `listening.listen_on` does, while the context lasts. Yields the port."""
     async with listen_on(
-        app, app[CONNECTION_LIMITS], lambda: app[HOST].traffic, host, port, tls, sockets
+        app, app[keys.CONNECTION_LIMITS], lambda: app[keys.HOST].traffic, host, port, tls, sockets
     ) as bound:
         yield bound
 
@@ -268,10 +254,10 @@ class RunningServer:
 
     def check(self) -> None:
         """Raises EdgeflockError if the server cannot continue, or the exception of a user's callback."""
-        if (failure := self.app[LISTENERS].failure) is not None:
+        if (failure := self.app[keys.LISTENERS].failure) is not None:
             raise failure
-        config = self.app[HOST].config
-        if (error := self.app[WRITER].error) is not None:
+        config = self.app[keys.HOST].config
+        if (error := self.app[keys.WRITER].error) is not None:
             journal = redact(config.journal.url) or config.server.directory
             raise EdgeflockError(
                 f"the server stopped: it can no longer write the journal in {journal}: {error}; acknowledged "
@@ -312,8 +298,8 @@ async def serve(
 
 async def _stop(app: web.Application) -> None:
     """End the sessions, and an export that devices wait for."""
-    app[WRITER].prepare_stop()
-    await app[GATEWAYS].close()
-    lines = [d.connection.session for d in app[HOST].registry.devices.values() if d.connection.session]
-    await asyncio.gather(app[WATCHERS].close(), *(line.leave() for line in lines))
-    await app[GRAPHS].close()
+    app[keys.WRITER].prepare_stop()
+    await app[keys.GATEWAYS].close()
+    lines = [d.connection.session for d in app[keys.HOST].registry.devices.values() if d.connection.session]
+    await asyncio.gather(app[keys.WATCHERS].close(), *(line.leave() for line in lines))
+    await app[keys.GRAPHS].close()

@@ -2,6 +2,7 @@
 
     run tiny central 0.003            a line of RESULTS, a .jsonl file
     run whole fleet SETTING=VALUE ...
+    run short fleet                   600 gradients of small batches
     run whole memory torch int8         the peak of a device's process beyond that of one without a model
     report                            the table in Markdown
 

@@ -37,7 +37,11 @@ class Task:
     seed: int = 0
 
 
-TASKS = {"tiny": Task("tiny", 16, 1_600, 128), "whole": Task("whole", 2, 480, 64)}
+TASKS = {
+    "tiny": Task("tiny", 16, 1_600, 128),
+    "short": Task("tiny", 4, 600, 128, evaluations=6),
+    "whole": Task("whole", 2, 480, 64),
+}
 
 
 def fleet(task: Task, folder: Path, settings: Sequence[str] = ()) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import argparse
 import math
 import os
 import shlex
+import statistics
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from benchmarks.learning import cells, runner
 from benchmarks.learning.arms import PRODUCT
 from benchmarks.learning.cells import FLEETS, SEEDS, Cell, Results
 from benchmarks.learning.lines import Line, best_rival, lines_of
-from benchmarks.learning.play import play
+from benchmarks.learning.play import LAST, play
 from benchmarks.learning.tasks import TASKS, Task
 from edgeflock.shared.numbers import size
 
@@ -96,9 +97,9 @@ def markdown(bench: Results, results: Results) -> str:
         f"at most {MOST} times the gradients. Seconds are virtual: a step takes a second on average, ten on "
         "slow devices, and the network takes no time. Default settings.",
         "",
-        f"Accuracies are means of the last three evaluations, of {EVALUATIONS} here, and of the regression "
-        "R2 in percent; in brackets stands how many seeds were run. *Reached* is the second of the first "
-        "evaluation at the rival's accuracy, as a mean over seeds.",
+        f"Accuracies are means of the last three evaluations in that time, of {EVALUATIONS} in all, and of "
+        "the regression R2 in percent. In brackets stands how many seeds were run. *Reached* is the second "
+        "of the first evaluation at the rival's accuracy, as a mean over seeds.",
         "",
         cells.provenance(results),
         "",
@@ -122,29 +123,25 @@ def markdown(bench: Results, results: Results) -> str:
 
 
 def _longer(one: Longer, found: list[dict[str, Any]]) -> list[str]:
+    """What the product has come to by the rival's last second, when it reached the rival, and the bytes."""
     rival = size(one.rival.both)
     if not found:
         return ["not run", "-", "-", "-", rival]
-
-    def mean(values: list[float]) -> float:
-        return sum(values) / len(values)
-
-    reached = [
-        next((row["seconds"] for row in run["curve"] if row["accuracy"] >= one.rival.mean_of_last), math.inf)
-        for run in found
-    ]
-    when = (
-        "never"
-        if min(reached) == math.inf
-        else "not by all"
-        if math.inf in reached
-        else f"{mean(reached):,.0f}"
-    )
+    reached, accuracies, ends = [], [], []
+    for run in found:
+        curve = run["curve"]
+        in_time = [row for row in curve if row["seconds"] <= one.rival.seconds]
+        accuracies.append(statistics.fmean(row["accuracy"] for row in in_time[-LAST:]))
+        ends.append(in_time[-1])
+        first = (row["seconds"] for row in in_time if row["accuracy"] >= one.rival.mean_of_last)
+        reached.append(next(first, math.inf))
+    never = sum(map(math.isinf, reached))
+    when = f"{statistics.fmean(reached):,.0f}" if not never else f"not by {never} of {len(found)}"
     return [
-        f"{100 * mean([run['mean_of_last'] for run in found]):.1f} ({len(found)})",
-        f"{mean([run['seconds'] for run in found]):,.0f}",
+        f"{100 * statistics.fmean(accuracies):.1f} ({len(found)})",
+        f"{statistics.fmean(row['seconds'] for row in ends):,.0f}",
         when,
-        size(mean([run["ingress"] + run["egress"] for run in found])),
+        size(statistics.fmean(row["ingress"] + row["egress"] for row in ends)),
         rival,
     ]
 

@@ -99,6 +99,7 @@ def run(
     results = {cell: record for cell, record in cells.read(path).items() if not again(cell, record)}
     ends = time.monotonic() + 60 * minutes if minutes else None
     crew: list[Worker] = []
+    before = signal.signal(signal.SIGTERM, _exit)  # so that workers end with this process
     try:
         while True:
             busy = {worker.cell for worker in crew if worker.cell is not None}
@@ -133,6 +134,11 @@ def run(
     finally:
         for worker in crew:
             worker.end()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _exit(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def shown(record: dict[str, Any]) -> str:

@@ -66,6 +66,10 @@ TASKS = {
         "digits:", "edgeflock.client.zoo:DigitsCNN", DigitsCNN, 100, 30, 1.0, (256, 200, 1.0),
         (0.1, 1.0, 1.0),
     ),
+    "digits-cnn-0.3": Task(
+        "digits:", "edgeflock.client.zoo:DigitsCNN", DigitsCNN, 100, 30, 1.0, (256, 200, 1.0),
+        (0.3, 1.0, 1.0),
+    ),
     "mnist-cnn": Task(
         f"npz:{_FOLDER}/mnist.npz", "edgeflock.client.zoo:PaperCNN", PaperCNN, 100, 20, 1.0, (600, 100, 1.0),
         (0.1, 1.0, 1.0),

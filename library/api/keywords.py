@@ -6,7 +6,44 @@ from difflib import get_close_matches
 
 from edgeflock.api.named import name_objects
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.settings.renamed import KEYWORDS
+
+KEYWORDS = {
+    "directory": "server.directory",
+    "host": "server.host",
+    "port": "server.port",
+    "certificate": "server.certificate",
+    "key": "server.key",
+    "client_certificates": "server.client_certificates",
+    "insecure": "server.insecure",
+    "open": "server.open",
+    "origins": "server.origins",
+    "browsers": "server.browsers",
+    "labels": "server.labels",
+    "snapshot_every": "journal.snapshot_every",
+    "keep_updates": "journal.keep_updates",
+    "seed": "model.seed",
+    "batch": "local.batch",
+    "local_steps": "local.steps",
+    "local_rate": "local.rate",
+    "local_momentum": "local.momentum",
+    "local_optimizer": "local.optimizer",
+    "balance_labels": "local.balance_labels",
+    "proximal": "local.proximal",
+    "evaluate_every": "evaluation.every",
+    "evaluate_on_devices": "evaluation.on_devices",
+    "trackers": "evaluation.trackers",
+    "recover": "evaluation.recover",
+    "on_update": "callbacks.on_update",
+    "on_evaluated": "callbacks.on_evaluated",
+    "on_finding": "callbacks.on_finding",
+    "stop": "callbacks.stop",
+    "updates": "end.updates",
+    "accuracy": "end.accuracy",
+    "patience": "end.patience",
+    "seconds": "end.seconds",
+    "bytes": "end.bytes",
+}
+"""Keywords of edgeflock.Server and edgeflock.Fleet -> their settings."""
 
 _SIMILAR = 0.75
 """The least similarity, from 0 to 1, of an unknown keyword to the one that is suggested."""

@@ -18,7 +18,22 @@ from edgeflock.shared.settings.config import Config
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 
 
-class Options(TypedDict, total=False):
+class FedAvgOptions(TypedDict, total=False):
+    """FedAvg's arguments, in its order."""
+
+    fraction_train: float
+    fraction_evaluate: float
+    min_train_nodes: int
+    min_evaluate_nodes: int
+    min_available_nodes: int
+    weighted_by_key: str
+    arrayrecord_key: str
+    configrecord_key: str
+    train_metrics_aggr_fn: Aggregate | None
+    evaluate_metrics_aggr_fn: Aggregate | None
+
+
+class Options(FedAvgOptions, total=False):
     """The options of both strategies."""
 
     checkpoint: str | Path
@@ -34,33 +49,11 @@ class Options(TypedDict, total=False):
     samples: int
     snapshot_every: int
     keep_updates: bool
-    fraction_train: float
-    fraction_evaluate: float
-    min_train_nodes: int
-    min_evaluate_nodes: int
-    min_available_nodes: int
-    weighted_by_key: str
-    arrayrecord_key: str
-    configrecord_key: str
-    train_metrics_aggr_fn: Aggregate | None
-    evaluate_metrics_aggr_fn: Aggregate | None
     poll: float
 
 
-FEDAVG = (
-    "fraction_train",
-    "fraction_evaluate",
-    "min_train_nodes",
-    "min_evaluate_nodes",
-    "min_available_nodes",
-    "weighted_by_key",
-    "arrayrecord_key",
-    "configrecord_key",
-    "train_metrics_aggr_fn",
-    "evaluate_metrics_aggr_fn",
-)
-"""FedAvg's arguments, in its order."""
-
+FEDAVG = tuple(FedAvgOptions.__annotations__)
+"""The names of FedAvg's arguments, in its order."""
 
 COMPRESSION = ("select", "balance", "feedback", "threshold", "indices", "values")
 """The compression options, which nodes with the mod use."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from edgeflock.server.identity import SessionAuthenticator
 from edgeflock.server.roster import WINDOW, Connection, Device, OpenSession, SampleRecord
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.conversation import DeviceEvents, R
@@ -31,28 +32,6 @@ from edgeflock.shared.protocol.messages import PROTOCOL, Facts, Hello, Telemetry
 
 _LABEL = "label."
 """The beginning of the names of facts that are labels."""
-
-
-class Authenticator(Protocol):
-    """The proof that a joined device must give (identity/entry.py)."""
-
-    @property
-    def credential(self) -> bytes:
-        """Digest of the credential that it showed."""
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The labels that operators have given the device."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the answer to its request."""
-
-    def check(self, name: str, proof: bytes) -> None:
-        """Raises Unauthorized if the proof does not hold, Quarantined during a quarantine."""
-
-    def quarantine(self, reason: str) -> Quarantined:
-        """Quarantine the device; return the refusal for it."""
 
 
 class AdmittedDevice(NamedTuple):
@@ -91,7 +70,7 @@ class ServerAdmission:
 
     host: RunHost
     writer: Writer
-    authenticator: Authenticator | None = None
+    authenticator: SessionAuthenticator | None = None
     """None: the device needs no proof."""
     gateway_name: str = ""
     """The name of the device's gateway, if it has one."""

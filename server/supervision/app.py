@@ -111,7 +111,7 @@ class OwnRoutes:
         return await handler(request)
 
     def _caller(self, request: web.Request) -> Caller | None:
-        return self._accounts.identify(_lower(request))
+        return self._accounts.identify(request.headers)
 
     async def _rows(self, request: web.Request) -> list[dict[str, Any]]:
         if self._caller(request) is not None:
@@ -129,7 +129,7 @@ class OwnRoutes:
     async def _get_runs(self, request: web.Request) -> web.Response:
         """The runs that the caller may see, as JSON: {"runs": [...]}."""
         rows = await self._rows(request)
-        if not rows and secret_of(_lower(request)):
+        if not rows and secret_of(request.headers):
             return problem(401, "unauthorized", "neither this server nor a run of it knows this token")
         return web.json_response({"runs": rows})
 
@@ -172,7 +172,7 @@ class OwnRoutes:
     async def _get_login(self, request: web.Request) -> web.Response:
         """{"role", "login", "edition"}: what the caller may do, if by a login, and which page this is."""
         caller = self._caller(request)
-        login = caller is not None and not secret_of(_lower(request))
+        login = caller is not None and not secret_of(request.headers)
         role = None if caller is None else caller.role
         return web.json_response({"role": role, "login": login, "edition": edition(self._page)})
 
@@ -185,7 +185,7 @@ class OwnRoutes:
         return self._accounts.log_in(token.strip(), request.remote or "", secure=secure)
 
     async def _log_out(self, request: web.Request) -> web.Response:
-        return self._accounts.log_out(_lower(request))
+        return self._accounts.log_out(request.headers)
 
     async def _get_asset(self, request: web.Request) -> web.Response:
         """A file of the page, or the list of runs."""
@@ -198,10 +198,6 @@ class OwnRoutes:
         return web.Response(
             body=asset.octets, headers=headers, content_type=asset.content_type, charset=charset
         )
-
-
-def _lower(request: web.Request) -> dict[str, str]:
-    return {name.lower(): value for name, value in request.headers.items()}
 
 
 async def _get_session(request: web.Request) -> web.Response:

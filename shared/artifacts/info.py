@@ -34,7 +34,7 @@ class ModelInfo:
     version: int
     """The version of the model."""
     loss: str = ""
-    """model.loss of the run; empty in files of Edgeflock 0.1."""
+    """model.loss of the run; empty: not known."""
     input: tuple[int, ...] | None = None
     """The shape of a sample; None: unknown, or the model has several inputs."""
     data: Description | None = None

@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.choices import Tables
 from edgeflock.shared.settings.presets import PRESETS
-from edgeflock.shared.settings.renamed import RENAMED
 
 PREFIX = "EDGEFLOCK_"
 
@@ -214,10 +213,8 @@ def _unknown(schema: type[Section], section: str, key: str, setting: _Setting) -
     text = f"{path} = {setting.value!r}"
     if setting.value == {} and not section:
         return f"{setting.origin}: unknown section [{key}]; sections are {', '.join(schema.model_fields)}"
-    new = RENAMED.get(path, RENAMED.get(text))
-    near = f"it is called {new} now" if new else _hint(schema, section, key)
     problem = f"unknown key {text}" if section else f"{text} is outside a section"
-    return f"{setting.origin}: {problem}; {near}"
+    return f"{setting.origin}: {problem}; {_hint(schema, section, key)}"
 
 
 def _fields(schema: type[Section], section: str) -> dict[str, Any]:
@@ -241,7 +238,7 @@ def _hint(schema: type[Section], section: str, key: str) -> str:
     if key == "preset":
         return "a preset stands before the first section"
     names = dict.fromkeys([section, *schema.model_fields])
-    paths = [*(f"{name}.{known}" for name in names for known in _fields(schema, name)), *RENAMED]
+    paths = [f"{name}.{known}" for name in names for known in _fields(schema, name)]
     keys = [path.rpartition(".")[2] for path in paths]
     own = [known for path, known in zip(paths, keys, strict=True) if path == f"{section}.{known}"]
     # A right key in a wrong section is a better guess than a similar spelling.
@@ -250,8 +247,7 @@ def _hint(schema: type[Section], section: str, key: str) -> str:
         or difflib.get_close_matches(key, own, 1, 0.5)
         or difflib.get_close_matches(key, keys, 1, 0.75)
     ):
-        path = paths[keys.index(near[0])]
-        return f"did you mean {RENAMED.get(path, path)}?"
+        return f"did you mean {paths[keys.index(near[0])]}?"
     return f"sections are {', '.join(schema.model_fields)}"
 
 

@@ -9,9 +9,10 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from edgeflock.server.connections import GuardedConnection, Meter
 from edgeflock.server.engine import frame_bytes
+from edgeflock.server.identity import SessionAuthenticator
 from edgeflock.server.roster import Device, SampleRecord
 from edgeflock.server.sessions.context import RunHost
-from edgeflock.server.sessions.device_admission import Authenticator, ServerAdmission
+from edgeflock.server.sessions.device_admission import ServerAdmission
 from edgeflock.server.sessions.gateways.heartbeat import HANG_SECONDS, ping, wait_for_silence
 from edgeflock.server.sessions.gateways.outbox import Outbox
 from edgeflock.server.sessions.gateways.relayed_device import RelayedDevice
@@ -26,7 +27,7 @@ from edgeflock.shared.protocol.shown import printable
 _LONGEST_REASON = 123
 """The most bytes of a WebSocket's close reason (RFC 6455, section 5.5)."""
 
-Authenticate = Callable[[str, str, bytes], tuple[str, str, Authenticator | None]]
+Authenticate = Callable[[str, str, bytes], tuple[str, str, SessionAuthenticator | None]]
 """(secret, request path, shown certificate in DER) -> (role, name, the session's authenticator). Raises
 Unauthorized or Forbidden."""
 

@@ -476,7 +476,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: ef.Server(LINEAR, local=3, batch=3), r"edgeflock.Server: local = 3 is outside a section"),
     (
         lambda: ef.Server(LINEAR, run=dict(batch=3)),
-        r"unknown key run[.]batch = 3; it is called local.batch now",
+        r"unknown key run[.]batch = 3; did you mean local.batch",
     ),
     (
         lambda: ef.Server(LINEAR, coordination={"rule": "adacom"}),

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import ADAFACTOR_RATE, Config, describe, parse
-from edgeflock.shared.settings.renamed import RENAMED
 from edgeflock.shared.settings.settings import Section, parse_as
 
 TOML = """\
@@ -533,19 +532,3 @@ def test_adafactor_goes_with_elastic_averaging_at_its_own_rate() -> None:
 def test_half_of_an_injection_injects_nothing(half: str) -> None:
     other = {"alpha": "beta", "beta": "alpha"}[half]
     assert f"set injection.{other}, or leave" in error_of(overrides=(f"injection.{half}=0.5",))
-
-
-def test_every_old_name_in_a_file_is_named_at_once() -> None:
-    old = {key.removeprefix("run."): new for key, new in RENAMED.items() if key.startswith("run.")}
-    message = error_of("\n".join(("[run]", *(f"{key} = 1" for key in old))))
-    assert message.splitlines() == [
-        f"fleet.toml line {line}: unknown key run.{key} = 1; it is called {new} now"
-        for line, (key, new) in enumerate(old.items(), 2)
-    ]
-
-
-@pytest.mark.parametrize(("old", "new"), [item for item in RENAMED.items() if "=" not in item[0]])
-def test_an_old_name_gets_the_new_one(old: str, new: str) -> None:
-    assert f"unknown key {old} = '1'; it is called {new} now" in error_of(overrides=(f"{old}=1",))
-    section, _, key = new.partition(".")
-    assert key in type(getattr(Config(), section)).model_fields

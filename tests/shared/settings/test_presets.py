@@ -118,21 +118,6 @@ def test_a_number_is_no_preset() -> None:
     assert "preset = 3 is no preset" in error_of("preset = 3\n")
 
 
-@pytest.mark.parametrize(
-    ("toml", "overrides", "environ", "origin"),
-    [
-        ('\ncompression = "record"\n', (), {}, "fleet.toml line 2"),
-        ("", ("compression=record",), {}, "--set"),
-        ("", (), {"EDGEFLOCK_COMPRESSION": "record"}, "EDGEFLOCK_COMPRESSION"),
-    ],
-)
-def test_an_earlier_name_is_told(
-    toml: str, overrides: tuple[str, ...], environ: dict[str, str], origin: str
-) -> None:
-    told = "compression = 'record' is outside a section; it is called preset = 'low-bandwidth' now"
-    assert error_of(toml, overrides, environ) == f"{origin}: {told}"
-
-
 def test_a_section_is_no_preset() -> None:
     assert "coordination = 'record' is outside a section" in error_of('coordination = "record"\n')
     assert "must be section.key=value" in error_of(overrides=("coordination=record",))
