@@ -73,9 +73,10 @@ class SumPolicy:
                 f"client.sum_threshold = {self.threshold:g}: this run has coordination.threshold = "
                 f"{sums.threshold:.4g}; this device does not take part"
             )
-        elif welcome.noise < self.noise - _ROUNDING:
+        elif self.noise and (not welcome.clip or welcome.noise < self.noise - _ROUNDING):
+            stated = welcome.noise if welcome.clip else 0.0  # noise is a multiple of the clip
             raise ConfigError(
-                f"client.sum_noise = {self.noise:g}: this run states a multiplier of {welcome.noise:.4g} "
+                f"client.sum_noise = {self.noise:g}: this run states a multiplier of {stated:.4g} "
                 "(privacy.noise); this device does not take part"
             )
 

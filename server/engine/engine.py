@@ -108,7 +108,8 @@ class Engine:
         self._gate = Gatekeeper(gate, self._lifecycle.is_open)
         self._abandoned = False
         self.observe: Callable[[Push, Step], None] = _ignore
-        """Called with every admitted update and its decoded step. Nothing depends on it."""
+        """Called with every admitted update and its decoded step, unless the server hides devices by noise.
+        Nothing depends on it."""
 
     # Updates
 
@@ -289,7 +290,8 @@ class Engine:
         verdict = self._coordinator.offer(push, step, now)
         if decision is not None:
             self._decisions[push] = decision
-        if verdict is None or self._apply(verdict, answers) or rounds:
+        is_taken = verdict is None or self._apply(verdict, answers) or rounds
+        if is_taken and parameters.noise is None:
             self.observe(push, sent)
 
     def _apply(self, verdict: Apply, answers: list[tuple[Push, Answer]]) -> bool:

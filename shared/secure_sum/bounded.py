@@ -6,6 +6,10 @@ over the k entries of a round, where u is uniform in [0, 1). Rounding may length
 x and draws again, until |q|^2 <= 4 k, a comparison of integers: so s |q| <= C (conditional rounding: P.
 Kairouz, Z. Liu and T. Steinke, "The distributed discrete Gaussian mechanism for federated learning with
 secure aggregation", ICML 2021). The step s is public and the same for all tensors. A vector has no counts.
+
+A device may add any integer modulo m, so that what another adds decides whether the sum passes from m/2 - 1
+to -m/2. A sum x with |x| > m/4 is therefore read as sign(x) m/2 - x, which honest devices do not reach: one
+device changes what is read by no more than it adds, whatever the others add.
 """
 
 import math
@@ -44,7 +48,7 @@ class BoundedQuantiser:
         step = clip * _MARGIN / math.sqrt(self._largest_square)
         self.ranges = np.full(len(layout.tensors), self._largest * step, np.float32)
         self._step = float(self.ranges[0]) / self._largest
-        self.shape = VectorShape(positions.size, entry_width(bits, devices), 0)
+        self.shape = VectorShape(positions.size, entry_width(bits, 2 * devices), 0)
 
     def quantise(
         self, contribution: Contribution, ranges: NDArray[np.float32], random: np.random.Generator
@@ -56,7 +60,8 @@ class BoundedQuantiser:
 
     def decode(self, total: Vector, devices: int, ranges: NDArray[np.float32]) -> DecodedSum:
         """Return the sum of the vectors of `devices`."""
-        found = centre(total, self.shape.width) * self._step
+        found, half = centre(total, self.shape.width), 1 << (self.shape.width - 1)
+        found = np.where(2 * np.abs(found) > half, np.sign(found) * half - found, found) * self._step
         return DecodedSum(found.astype(np.float32), 0, None, self.ranges)
 
     def _round(self, values: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float64]:

@@ -303,7 +303,10 @@ async def test_a_device_refuses_what_its_owner_finds_too_little(
     async with hosting(tmp_path, *NOISY, "privacy.noise=0.5") as hosted, link(hosted.port, 0) as line:
         with pytest.raises(ConfigError, match=message):
             await worker(line, 0, policy).run()
-        SumPolicy(threshold=0.5, noise=0.5).check(await line.join())
+        welcome = await line.join()
+        SumPolicy(threshold=0.5, noise=0.5).check(welcome)
+        with pytest.raises(ConfigError, match=r"sum_noise = 0\.5: this run states a multiplier of 0 "):
+            SumPolicy(noise=0.5).check(replace(welcome, clip=0.0))  # a multiple of no bound at all
 
 
 async def test_a_device_whose_shares_do_not_open_is_named(tmp_path: Path) -> None:

@@ -51,6 +51,21 @@ def test_noise_is_on_the_entries_of_the_round_and_on_all_of_them(tmp_path: Path)
     assert model.base is None or model.count == 3
 
 
+def test_nobody_observes_what_has_no_noise_yet(tmp_path: Path) -> None:
+    """What findings say of updates, such as the cosines between them, is shown to all who may see the run."""
+    seen: list[Push] = []
+    _, engine = begin(tmp_path)
+    engine.observe = lambda push, step: seen.append(push)
+    send(engine, {3: 0.1}, 1, 2, 3)
+    (tmp_path / "single").mkdir()
+    _, engine = begin_any(tmp_path / "single")
+    engine.observe = lambda push, step: seen.append(push)
+    for device in range(4):
+        send_alone(engine, device + 1, 1, gradient(device))
+    assert engine.parameters.version >= 4
+    assert not seen
+
+
 def test_the_step_is_the_sum_over_the_seats(tmp_path: Path) -> None:
     """Not over the devices that came, since their number is not for all to know."""
     _, engine = begin(tmp_path, QUIET)

@@ -85,6 +85,22 @@ def test_the_sum_is_the_sum_of_what_devices_add(bits: int, devices: int, seed: i
     )
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.integers(2, 8), st.integers(1, 9), st.integers(-2, 2), st.integers(0, 4), st.integers(0, 1 << 32))
+def test_no_device_makes_another_one_change_a_sum_by_more_than_its_clip(
+    bits: int, devices: int, beside: int, quarter: int, seed: int
+) -> None:
+    """Whatever hostile devices add, as next to the place where the modulus turns the sign."""
+    random = np.random.default_rng(seed)
+    coder = BoundedQuantiser(LAYOUT, np.arange(60), bits, devices, 1.0)
+    one = Contribution(random.standard_normal(60).astype(np.float32), 1, 0)
+    added = coder.quantise(one, coder.ranges, random)
+    hostile = np.full(60, (quarter << coder.shape.width >> 2) + beside, np.int64).astype(np.uint32)
+    without, with_it = (coder.shape.reduce(vector) for vector in (hostile.copy(), hostile + added))
+    first, second = (coder.decode(total, devices, coder.ranges).values for total in (without, with_it))
+    assert np.linalg.norm(second.astype(np.float64) - first) <= 1.0 + 1e-5
+
+
 def test_a_device_takes_no_other_ranges_than_those_of_the_clip() -> None:
     """Ranges of 0 would say that the round was for the ranges alone, so that the gradient counts again."""
     coder = BoundedQuantiser(LAYOUT, np.arange(40), 4, 5, 1.0)
