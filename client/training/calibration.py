@@ -11,10 +11,10 @@ fleet. Let e be that mean weighted by each device's latest updates (server/engin
 So the model that a device's loss asks for is the fleet's, whatever the device's own shares are. Where all
 devices hold the same classes and are equally fast, r = 0 and w = 1.
 
-Devices with few classes each pull the model back and forth. They do so the more, the less noise their gradients
-have, so with large batches. So w is divided by 1 + 2 s^2. Here s is max(0, 1 - 2 o) times the part of the way
-from 10 to 32 that the samples of a batch make up, and o = sum min(p, q) is the overlap. If w is at least 2,
-it stays: then the device's classes are rare, and nobody else pulls them up.
+Devices with few classes each pull the model back and forth. They do so the more, the less noise their
+gradients have, so with large batches. So w is divided by 1 + 2 s^2. Here s is max(0, 1 - 2 o) times the part
+of the way from 10 to 32 that the samples of a batch make up, and o = sum min(p, q) is the overlap. If w is at
+least 2, it stays: then the device's classes are rare, and nobody else pulls them up.
 
 Logits are calibrated by local shares as in J. Zhang et al., "Federated learning with label distribution skew
 via logits calibration", ICML 2022. The difference to the fleet's shares is the logit adjustment of Menon et

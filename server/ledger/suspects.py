@@ -32,12 +32,15 @@ is too high, all steps grow, each by less than that, and no device is to blame."
 def largest_step(journal: Journal, layout: Layout, after: int, until: int) -> Suspect | None:
     """Find the first version after `after` up to `until` with an outlier, else the largest step.
 
-    A step's size is its largest entry, times its samples if the run counts them. None without kept records.
-    Steps of two learning rates or stalenesses are not quite comparable: the result is a hint, not a proof.
+    A step's size is its largest entry, times its samples if the run counts them. None without kept records,
+    and in a private run, whose devices must not show. Steps of two learning rates or stalenesses are not
+    quite comparable: the result is a hint, not a proof.
     """
     first = journal.first_stored()
     begin = max(after, journal.last_rollback(), (first or until + 1) - 1)
     regime = journal.regimes()[-1].regime
+    if regime.method.bound:
+        return None
     counts = regime.rounds or regime.base_batch > 0
     largest, worst = -1.0, 0
     last: dict[str, float] = {}

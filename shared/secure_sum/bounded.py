@@ -61,8 +61,8 @@ class BoundedQuantiser:
     def decode(self, total: Vector, devices: int, ranges: NDArray[np.float32]) -> DecodedSum:
         """Return the sum of the vectors of `devices`."""
         found, half = centre(total, self.shape.width), 1 << (self.shape.width - 1)
-        found = np.where(2 * np.abs(found) > half, np.sign(found) * half - found, found) * self._step
-        return DecodedSum(found.astype(np.float32), 0, None, self.ranges)
+        folded = np.where(2 * np.abs(found) > half, np.sign(found) * half - found, found)
+        return DecodedSum((folded * self._step).astype(np.float32), 0, None, self.ranges)
 
     def _round(self, values: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float64]:
         """Return integers q with |q|^2 <= 4 k."""

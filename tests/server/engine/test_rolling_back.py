@@ -286,6 +286,16 @@ def test_where_all_steps_grow_nobody_stands_out(tmp_path: Path) -> None:
     assert not suspect.is_large
 
 
+def test_no_device_of_a_private_run_is_suspected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path)
+    run.go(3)
+    assert largest_step(run.journal, LAYOUT, 0, 6) is not None
+    (*others, last) = run.journal.regimes()
+    private = replace(last.regime, method=replace(last.regime.method, bound=1.0, noise=1.0))
+    monkeypatch.setattr(Journal, "regimes", lambda journal: [*others, replace(last, regime=private)])
+    assert largest_step(run.journal, LAYOUT, 0, 6) is None
+
+
 def test_samples_are_suspected_where_they_count(tmp_path: Path) -> None:
     run = Run(tmp_path, "coordination.base_batch=10")
     one, two = run.devices
