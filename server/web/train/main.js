@@ -36,10 +36,13 @@ function take_token() {
 
 // One tab of a browser trains: all of them are the same device.
 async function start() {
-    await navigator.locks.request(`edgeflock training ${SERVER}`, { ifAvailable: true }, async (lock) => {
+    const is_free = await navigator.locks.request(`edgeflock training ${SERVER}`, { ifAvailable: true }, async (lock) => {
         if (lock) await train();
-        else say(at("trouble"), "This device trains in another tab already.");
+        return lock !== null;
     });
+    if (!is_free) return say(at("trouble"), "This device trains in another tab already.");
+    running(false); // not before the lock is free, so that it can start again
+    await known();
 }
 
 async function train() {
@@ -66,8 +69,6 @@ async function train() {
     device = null;
     sources?.close();
     at("data").hidden = true;
-    running(false);
-    await known();
 }
 
 function running(is) {

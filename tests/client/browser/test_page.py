@@ -73,9 +73,10 @@ async def visiting(folder: Path, script: str = "", **settings: Any) -> AsyncIter
 
 
 async def press(tab: Tab, title: str) -> None:
-    buttons = "[...document.querySelectorAll('button')]"
-    await tab.until(f"!!{buttons}.find((one) => one.innerText.trim() === {json.dumps(title)})")
-    await tab.run(f"{buttons}.find((one) => one.innerText.trim() === {json.dumps(title)}).click()")
+    called = f"(one) => !one.hidden && one.innerText.trim() === {json.dumps(title)}"
+    button = f"[...document.querySelectorAll('button')].find({called})"
+    await tab.until(f"!!{button}")
+    await tab.run(f"{button}.click()")
 
 
 async def draw(tab: Tab, points: list[tuple[float, float]]) -> None:
