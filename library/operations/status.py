@@ -143,6 +143,8 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         each = ", ".join(f"{version} on {count:,}" for version, count in sorted(versions.items()))
         console.print(f"Devices run other versions of Edgeflock: {each}", highlight=False)
     columns = dict(_COLUMNS)
+    if status.get("privacy") is not None or traits_of(status["coordination"]["mode"]).private:
+        del columns["loss"]  # devices keep it to themselves
     if any(device.get("labels") for device in devices):
         columns["labels"] = _labels_text
     if compression["threshold"] or (status["cnc"] and any(device["uncompressed"] for device in devices)):

@@ -82,3 +82,4 @@ async def test_monitors_read_what_it_has_cost(tmp_path: Path) -> None:
     assert (
         f"Differential privacy of each device: epsilon {spent.epsilon:.3g} of 40 at delta" in shown.getvalue()
     )
+    assert "staleness  ingress" in shown.getvalue(), "devices keep their loss to themselves"
