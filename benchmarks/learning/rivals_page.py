@@ -1,5 +1,6 @@
 """rivals.md: who learns most from as many gradients, in as much time and with as many bytes."""
 
+import math
 import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,7 +41,7 @@ def markdown(results: Results) -> str:
         "- *with Edgeflock's bytes*: when the rival has sent as much, both ways, as Edgeflock in its whole "
         "run.",
         "",
-        "A dash says that a rival's first evaluation came later.",
+        "A dash says that a rival's first evaluation came later. Rivals that diverged are left out.",
         "",
         "A method that waits for all devices needs more time for as many gradients. One that sends whole "
         "models needs more bytes. [The bench](learning.md) has the settings. [As long as the best "
@@ -69,7 +70,7 @@ def _lines(results: Results, task: str, n: int, data: str) -> list[Line]:
         if line.family == PRODUCT or not line.family.startswith(PRODUCT) and line.family not in CENTRAL
     ]
     known = any(line.family == PRODUCT for line in lines) and len(lines) > RIVALS
-    return lines if known else []
+    return [line for line in lines if math.isfinite(line.mean_of_last)] if known else []
 
 
 def _values(line: Line, product: Line) -> list[float | None]:
