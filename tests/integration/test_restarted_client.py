@@ -38,6 +38,7 @@ async def test_killed_before_and_after_its_update_arrives_it_counts_once(tmp_pat
         with running(*client, cwd=tmp_path, said=log):
             while not is_there():
                 await asyncio.sleep(0.01)
+        proxy.cut_all()  # what it had sent, but the proxy not yet read
         assert hosted.engine.published.version == 0
         lost = Spool(kept, url, "pi").load(RUN, layout.digest, 1 << 20)
         assert lost is not None
