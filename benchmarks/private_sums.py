@@ -3,7 +3,7 @@
     python -m benchmarks.private_sums fleet private 10 60 --drop 0.1 >> docs/results/private-sums.jsonl
     python -m benchmarks.private_sums round 100 38282
     python -m benchmarks.private_sums bonawitz 100 38282
-    python -m benchmarks.private_sums processes
+    python -m benchmarks.private_sums processes [SETTING=VALUE ...]
 
 In each round each device falls silent with a probability, at a step drawn at random, until the round is over.
 Run from the repository's root. Seconds are of one process on one core, without gradients and evaluations.
@@ -216,6 +216,15 @@ class Processes:
         self.wait(lambda: self.versions() >= before + more, what)
         print(f"{what}: {more} more sums after {time.monotonic() - began:.1f} s", flush=True)
 
+    def privacy(self) -> str:
+        """What the server says of its privacy budget, and how many sums its journal has."""
+        server = f"http://127.0.0.1:{self.port}"
+        told = subprocess.run(
+            [sys.executable, "-m", "edgeflock", "status", server], capture_output=True, text=True, check=True
+        )
+        lines = [line for line in told.stdout.splitlines() if "epsilon" in line] or ["no noise"]
+        return f"{lines[0]}; {self.versions()} sums in the journal"
+
     def _sets(self, settings: Sequence[str]) -> list[str]:
         return [word for setting in settings for word in ("--set", setting)]
 
@@ -224,13 +233,16 @@ class Processes:
             return subprocess.Popen([sys.executable, "-m", "edgeflock", *words], stdout=log, stderr=log)
 
 
-def run_processes(folder: Path, devices: int = 6) -> None:
-    """Six devices; two are killed (kill -9) in a round, one is stopped, and the server is killed as well."""
+def run_processes(folder: Path, more: Sequence[str] = (), devices: int = 6) -> None:
+    """Six devices; two are killed (kill -9) in a round, one is stopped, and the server is killed as well.
+
+    `more` are settings of the server, such as privacy.noise=1.
+    """
     settings = (
         "coordination.mode=private coordination.threshold=0.5 coordination.deadline=8 local.steps=5 "
         "coordination.learning_rate=0.1 local.rate=0.1"
     )
-    run = Processes(folder, settings.split())
+    run = Processes(folder, [*settings.split(), *more])
     server = run.server()
     run.port = int(run.wait(lambda: re.findall(r"http://127\.0\.0\.1:(\d+)", run.log("server")), "server")[0])
     working = [run.device(number, devices) for number in range(1, devices + 1)]
@@ -247,6 +259,7 @@ def run_processes(folder: Path, devices: int = 6) -> None:
         server.wait()
         server = run.server()
         run.sums(5, "the server is killed and started again")
+        print(run.privacy(), flush=True)
     finally:
         for one in (*working, server):
             one.terminate()
@@ -274,7 +287,8 @@ def main() -> None:
     timed.add_argument("devices", type=int)
     timed.add_argument("parameters", type=int)
     timed.add_argument("--drop", type=float, default=0.1)
-    commands.add_parser("processes")
+    killed = commands.add_parser("processes")
+    killed.add_argument("settings", nargs="*", help="of the server, such as privacy.noise=1")
     chosen = parser.parse_args()
     if chosen.command == "fleet":
         print(json.dumps(run_arm(chosen.arm, chosen.devices, chosen.rounds, chosen.drop, chosen.seed)))
@@ -284,7 +298,7 @@ def main() -> None:
         print(json.dumps(bonawitz_bytes(chosen.devices, chosen.parameters)))
     else:
         with tempfile.TemporaryDirectory() as folder:
-            run_processes(Path(folder))
+            run_processes(Path(folder), chosen.settings)
 
 
 if __name__ == "__main__":

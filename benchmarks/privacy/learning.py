@@ -27,15 +27,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from benchmarks.learning.data import tagged_words
 from benchmarks.privacy.calibration import sampled_noise
-from benchmarks.privacy.models import PooledMnist
+from benchmarks.privacy.models import EndingTagger, PooledMnist
 from benchmarks.private_sums import DEADLINE, dropping
 from edgeflock.client.zoo import DigitsCNN, DigitsLinear, PaperCNN
 from edgeflock.devices.emulation.config import FleetFile, parse
-from edgeflock.devices.emulation.fleet import prepare, run_fleet
+from edgeflock.devices.emulation.fleet import FleetObjects, prepare, run_fleet
 from edgeflock.papers.machine import machine
 from edgeflock.server.privacy import Accountant
 from edgeflock.shared.data.datasets import load
+from edgeflock.shared.data.samples import Dataset
 from edgeflock.shared.protocol.frames import Evaluation
 
 BUDGETS = (2.0, 8.0, 0.0)
@@ -57,6 +59,7 @@ class Task(NamedTuple):
     """Of `sums` and `plain`: compression.select, privacy.clip, compression.feedback."""
 
 
+TAGGED = "parts of speech"
 _FOLDER = os.environ.get("EDGEFLOCK_DATA", ".")
 TASKS = {
     "digits": Task(
@@ -82,7 +85,19 @@ TASKS = {
         f"npz:{_FOLDER}/mnist.npz", "benchmarks.privacy.models:PooledMnist", PooledMnist, 1000, 10, 1.0,
         (600, 500, 1.0),
     ),
+    "tagging": Task(
+        TAGGED, "benchmarks.privacy.models:EndingTagger", EndingTagger, 100, 30, 4.0, (256, 200, 16.0),
+        (0.1, 1.0, 1.0),
+    ),
 }  # fmt: skip
+
+
+def sets(task: Task) -> tuple[Dataset, Dataset]:
+    """Return its data to train and to test on."""
+    if task.data == TAGGED:
+        words = tagged_words()
+        return words.train, words.test
+    return load(task.data, "train"), load(task.data, "test")
 
 
 def fleet(task: Task, mode: str, epsilon: float) -> FleetFile:
@@ -144,7 +159,8 @@ def run(task: Task, mode: str, epsilon: float, seed: int) -> dict[str, object]:
     file, evaluations = fleet(task, mode, epsilon), list[Evaluation]()
     silent = 0.1 if mode in ("sums", "plain") else 0.0
     with tempfile.TemporaryDirectory() as folder, dropping(silent, np.random.default_rng(seed)) as drops:
-        result = run_fleet(prepare(file), seed, Path(folder), stop=evaluations.append)
+        objects = FleetObjects(*sets(task)) if task.data == TAGGED else FleetObjects()
+        result = run_fleet(prepare(file, objects), seed, Path(folder), stop=evaluations.append)
     accountant, last = Accountant(file), evaluations[-1]
     rounds = task.devices * task.participations
     return {
@@ -163,7 +179,7 @@ def run(task: Task, mode: str, epsilon: float, seed: int) -> dict[str, object]:
 def central(task: Task, epsilon: float, seed: int) -> dict[str, object]:
     """DP-SGD (M. Abadi et al., CCS 2016, algorithm 1), each batch a Poisson sample; its row."""
     size, steps, rate = task.central
-    train, test = load(task.data, "train"), load(task.data, "test")
+    train, test = sets(task)
     x, y = torch.from_numpy(np.asarray(train.x)), torch.from_numpy(np.asarray(train.y).astype(np.int64))
     chance, delta = size / len(x), len(x) ** -1.1
     noise = 1e-6
