@@ -16,12 +16,7 @@ from typing import TypeVar
 import aiohttp
 
 from edgeflock.client.identity import ClientIdentity, urls_of
-from edgeflock.client.training.conversation import (
-    DeviceConversation,
-    QuestionLink,
-    check_answer,
-    unrequested,
-)
+from edgeflock.client.training.conversation import DeviceConversation, QuestionLink, check_answer, unrequested
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.dialing import HEARTBEAT, HOME_SECONDS, Dialer
 from edgeflock.client.transport.downloads import Downloads

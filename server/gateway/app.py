@@ -18,13 +18,7 @@ from edgeflock.server.gateway.admission import GatewayAdmission
 from edgeflock.server.gateway.leaders import ClientCertificate, Leaders, read_body
 from edgeflock.server.gateway.upstream import Upstream
 from edgeflock.server.http.bodies import add_etag, octets_response, problem, send_part
-from edgeflock.server.identity import (
-    Certificate,
-    demand,
-    peer_certificate,
-    pin_of_file,
-    server_tls,
-)
+from edgeflock.server.identity import Certificate, demand, peer_certificate, pin_of_file, server_tls
 from edgeflock.server.sessions import Session, SessionContext
 from edgeflock.shared.errors import ConfigError, Forbidden, Refused, Unavailable
 from edgeflock.shared.identity import is_loopback, secret_of
