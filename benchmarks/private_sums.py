@@ -1,7 +1,8 @@
 """Secure sums against plain rounds: accuracy, bytes and seconds of emulated fleets; and as processes.
 
     python -m benchmarks.private_sums fleet private 10 60 --drop 0.1 >> docs/results/private-sums.jsonl
-    python -m benchmarks.private_sums fleet private 50 60 --bad 0.1 coordination.groups=5 coordination.aggregate=median
+    python -m benchmarks.private_sums fleet private 50 40 --bad 0.1 coordination.groups=5 \\
+        coordination.aggregate=median
     python -m benchmarks.private_sums round 100 38282
     python -m benchmarks.private_sums bonawitz 100 38282
     python -m benchmarks.private_sums processes [SETTING=VALUE ...]
@@ -91,7 +92,8 @@ def run_arm(
         seconds = result.total_s - result.gradient_s - result.evaluation_s
     total = curve[-1]
     return {
-        "arm": arm, "devices": devices, "drop": drop, "bad": bad, "settings": [*more], "seed": seed, "rounds": rounds, "ended": result.ended,
+        "arm": arm, "devices": devices, "drop": drop, "bad": bad, "settings": [*more], "seed": seed,
+        "rounds": rounds, "ended": result.ended,
         "dropped": len(drops), "accuracy": [round(one.accuracy or 0, 4) for one in curve],
         "rounds_to_90": next((2 * n for n, one in enumerate(curve) if (one.accuracy or 0) >= 0.9), None),
         "rounds_to_95": next((2 * n for n, one in enumerate(curve) if (one.accuracy or 0) >= 0.95), None),
