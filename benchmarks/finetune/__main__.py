@@ -2,7 +2,9 @@
 
     run tiny central 0.003            a line of RESULTS, a .jsonl file
     run whole fleet SETTING=VALUE ...
+    run tiny central 0.003 cosine     the rate falls to zero
     run short fleet                   600 gradients of small batches
+    run long fleet --seed 1           4,800 of them
     run whole memory torch int8         the peak of a device's process beyond that of one without a model
     report                            the table in Markdown
 
@@ -11,6 +13,7 @@ FOLDER is that of benchmarks.finetune.pretrain. What stands in RESULTS is not ru
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +25,22 @@ from benchmarks.finetune.report import report
 from benchmarks.learning import runner
 
 
-def run(folder: Path, results: Path, size: str, arm: str, words: list[str]) -> None:
+def run(folder: Path, results: Path, size: str, arm: str, words: list[str], seed: int = 0) -> None:
     """Run a cell and append its line, if there is none."""
-    cell = {"size": size, "arm": arm, "settings": words}
+    cell: dict[str, Any] = {"size": size, "arm": arm, "settings": words}
+    if seed:
+        cell["seed"] = seed
     lines = results.read_text().splitlines() if results.exists() else []
     if any(json.loads(line)["cell"] == cell for line in lines):
         return
-    task = TASKS[size]
+    task = replace(TASKS[size], seed=seed)
     figures: dict[str, Any]
     if arm == "memory":
         figures = measure(task, folder, *words)
     else:
-        figures = fleet(task, folder, words) if arm == "fleet" else central(task, folder, float(words[0]))
-    command = f"python -m benchmarks.finetune FOLDER RESULTS run {size} {arm} {' '.join(words)}".rstrip()
+        figures = (fleet if arm == "fleet" else central)(task, folder, words)
+    given = " ".join([size, arm, *words, *([f"--seed {seed}"] if seed else [])])
+    command = f"python -m benchmarks.finetune FOLDER RESULTS run {given}"
     with results.open("a") as file:
         print(json.dumps({"cell": cell, "figures": figures, **runner.notes(command)}), file=file)
     print(cell, {name: value for name, value in figures.items() if name != "curve"}, flush=True)
@@ -49,13 +55,14 @@ def main() -> None:
     running.add_argument("size", choices=TASKS)
     running.add_argument("arm", choices=["fleet", "central", "memory"])
     running.add_argument("settings", nargs="*", help="the rate, settings of a fleet, or a device's backend")
+    running.add_argument("--seed", type=int, default=0)
     commands.add_parser("report")
     asked = reader.parse_args()
     if asked.command == "report":
         print(report([json.loads(line) for line in asked.results.read_text().splitlines()]))
         return
     torch.set_num_threads(1)
-    run(asked.folder, asked.results, asked.size, asked.arm, asked.settings)
+    run(asked.folder, asked.results, asked.size, asked.arm, asked.settings, asked.seed)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Who fine-tunes: eight devices with the product, or one machine that has all texts. Both train adapters."""
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -40,7 +41,9 @@ class Task:
 TASKS = {
     "tiny": Task("tiny", 16, 1_600, 128),
     "short": Task("tiny", 4, 600, 128, evaluations=6),
+    "long": Task("tiny", 4, 4_800, 128, evaluations=8),
     "whole": Task("whole", 2, 480, 64),
+    "whole-long": Task("whole", 2, 2_400, 64),
 }
 
 
@@ -101,8 +104,12 @@ def _file(task: Task, folder: Path, settings: Sequence[str]) -> FleetFile:
     return file.model_copy(update={"end": end, "fleet": every})
 
 
-def central(task: Task, folder: Path, rate: float) -> dict[str, Any]:
-    """Train the same adapters on one machine with AdamW at this rate, no decay, batches of all texts."""
+def central(task: Task, folder: Path, settings: Sequence[str]) -> dict[str, Any]:
+    """Train the same adapters on one machine with AdamW, no weight decay, batches of all texts.
+
+    `settings` are the rate and, if it is to fall to zero along a cosine, "cosine".
+    """
+    rate, falls = float(settings[0]), "cosine" in settings[1:]
     data = domain(folder, task.size, task.tested)
     lora = _file(task, folder, ()).model.adapters
     flat = FlatModule(module(task.size), "next_token", task.seed, lora=lora)
@@ -110,6 +117,8 @@ def central(task: Task, folder: Path, rate: float) -> dict[str, Any]:
     batches = Shuffled(data.train, np.random.default_rng([task.seed, 1]))
     move, curve, began = AdamState(rate), [_evaluated(flat, theta, data, 0)], time.process_time()
     for step in range(1, task.gradients + 1):
+        if falls:
+            move.rate = rate * (1 + math.cos(math.pi * (step - 1) / task.gradients)) / 2
         move(theta, flat.gradient(theta, *batches.take(task.batch)).gradient)
         if step % (task.gradients // task.evaluations) == 0:
             curve.append(_evaluated(flat, theta, data, step))

@@ -38,9 +38,10 @@ def report(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def _name(cell: dict[str, Any]) -> str:
+    seed = f", seed {cell['seed']}" if cell.get("seed") else ""
     if cell["arm"] == "central":
-        return f"one machine, AdamW, rate {cell['settings'][0]}"
-    return f"eight devices, {' '.join(cell['settings']) or 'defaults'}"
+        return f"one machine, AdamW, rate {', '.join(cell['settings'])}{seed}"
+    return f"eight devices, {' '.join(cell['settings']) or 'defaults'}{seed}"
 
 
 def _traffic(figures: dict[str, Any]) -> str:
