@@ -44,7 +44,7 @@ def split_trusted(held_out: Dataset) -> tuple[Dataset, Dataset]:
             f"defence.mode needs at least {_INTERVAL * _MINIMUM} held-out samples, and model.data has "
             f"{len(held_out)}; add samples, or set defence.mode = 'clip'"
         )
-    return held_out.select(np.flatnonzero(is_trusted)), held_out.select(np.flatnonzero(~is_trusted))
+    return held_out.subset(np.flatnonzero(is_trusted)), held_out.subset(np.flatnonzero(~is_trusted))
 
 
 class TrustedGradients:

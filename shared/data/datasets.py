@@ -133,7 +133,7 @@ def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
     There must be at least as many samples as shares.
     """
     dealt = _permutation(len(data))[: samples or None]
-    return [data.select(np.sort(dealt[share::shares])) for share in range(shares)]
+    return [data.subset(np.sort(dealt[share::shares])) for share in range(shares)]
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
@@ -167,7 +167,7 @@ def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> 
             )
         for place, share in enumerate(owners):
             parts[share].append(of_label[place :: len(owners)])
-    return [data.select(np.sort(np.concatenate(part))) for part in parts]
+    return [data.subset(np.sort(np.concatenate(part))) for part in parts]
 
 
 def _permutation(count: int) -> NDArray[np.int64]:

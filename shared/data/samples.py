@@ -97,9 +97,9 @@ class Dataset:
 
     def load(self) -> "Dataset":
         """Read all of x into memory."""
-        return self.select(slice(None))
+        return self.subset(slice(None))
 
-    def select(self, indices: NDArray[np.int64] | slice) -> "Dataset":
+    def subset(self, indices: NDArray[np.int64] | slice) -> "Dataset":
         """Return these samples only, in memory."""
         return Dataset(rows(self.x, indices), self.y[indices], description=self.description)
 
