@@ -1,7 +1,7 @@
-"""Secure sums against plain rounds: accuracy, bytes and seconds of emulated fleets; and as processes.
+r"""Secure sums against plain rounds: accuracy, bytes and seconds of emulated fleets; and as processes.
 
     python -m benchmarks.private_sums fleet private 10 60 --drop 0.1 >> docs/results/private-sums.jsonl
-    python -m benchmarks.private_sums fleet private 50 40 --bad 0.1 coordination.groups=5 \\
+    python -m benchmarks.private_sums fleet private 50 40 --bad 0.1 coordination.groups=5 \
         coordination.aggregate=median
     python -m benchmarks.private_sums round 100 38282
     python -m benchmarks.private_sums bonawitz 100 38282

@@ -8,7 +8,7 @@ import pytest
 from edgeflock.shared.identity import new_key
 from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
 from edgeflock.shared.secure_sum.groups import GroupedRound, deal
-from edgeflock.shared.secure_sum.masks import VectorShape
+from edgeflock.shared.secure_sum.masks import Vector, VectorShape
 from edgeflock.shared.secure_sum.messages import SumAbandoned, SumStep
 from edgeflock.shared.secure_sum.participant import RoundParticipant
 from tests.shared.secure_sum.rounds import POSITIONS, RANGES, TERMS, Round, draw_vectors
@@ -42,7 +42,7 @@ class Groups:
             self.round.receive(device, step, body)
         self.round.advance()
 
-    def sum_of(self, group: set[int]) -> np.ndarray:  # type: ignore[type-arg]
+    def sum_of(self, group: set[int]) -> Vector:
         return SHAPE.reduce(np.sum([self.vectors[device] for device in group], axis=0, dtype=np.uint32))
 
 
