@@ -1,7 +1,7 @@
-"""Secure sums against plain rounds: accuracy, bytes and seconds of emulated fleets; and as processes.
+r"""Secure sums against plain rounds: accuracy, bytes and seconds of emulated fleets; and as processes.
 
     python -m benchmarks.private_sums fleet private 10 60 --drop 0.1 >> docs/results/private-sums.jsonl
-    python -m benchmarks.private_sums fleet private 50 40 --bad 0.1 coordination.groups=5 \\
+    python -m benchmarks.private_sums fleet private 50 40 --bad 0.1 --set coordination.groups=5 \
         coordination.aggregate=median
     python -m benchmarks.private_sums round 100 38282
     python -m benchmarks.private_sums bonawitz 100 38282
@@ -312,7 +312,7 @@ def main() -> None:
     fleet.add_argument("--drop", type=float, default=0.0)
     fleet.add_argument("--seed", type=int, default=0)
     fleet.add_argument("--bad", type=float, default=0.0, help="part of the devices, of a private run")
-    fleet.add_argument("settings", nargs="*", help="beside those of the arm")
+    fleet.add_argument("--set", nargs="*", default=[], help="settings beside those of the arm")
     formula = commands.add_parser("bonawitz")
     formula.add_argument("devices", type=int)
     formula.add_argument("parameters", type=int)
@@ -325,7 +325,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.command == "fleet":
         run = chosen.arm, chosen.devices, chosen.rounds, chosen.drop, chosen.seed
-        print(json.dumps(run_arm(*run, chosen.bad, chosen.settings)))
+        print(json.dumps(run_arm(*run, chosen.bad, chosen.set)))
     elif chosen.command == "round":
         print(json.dumps(time_round(chosen.devices, chosen.parameters, chosen.drop)))
     elif chosen.command == "bonawitz":

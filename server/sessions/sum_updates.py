@@ -6,7 +6,6 @@ devices. All that follows, the entries of the next rounds included, depends on t
 """
 
 from collections.abc import Mapping
-from random import SystemRandom
 from statistics import median_low
 
 import numpy as np
@@ -58,7 +57,7 @@ class SumUpdates:
         terms = RoundTerms(self._run, version, layout.size, len(layout.tensors), sums.threshold, sums.fewest)
         positions = self._coordinates.choose(version)
         groups, self._quantisers = list[Aggregator](), {}
-        for members in deal(keys, SystemRandom().sample(sorted(keys), len(keys)), self._groups):
+        for members in deal(keys, self._groups):
             quantiser = quantiser_of(layout, positions, sums.bits, len(members), self._clip)
             if isinstance(quantiser, BoundedQuantiser):
                 self._ranges = quantiser.ranges

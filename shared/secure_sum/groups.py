@@ -5,13 +5,12 @@ tolerates bad devices although nobody sees a single gradient. Usually a round is
 notice: to each of them, its group is the round. No I/O and no clock.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence, Set
-from typing import TypeVar
 
 from edgeflock.shared.secure_sum.aggregator import Aggregator
+from edgeflock.shared.secure_sum.keys import PublicKeys
 from edgeflock.shared.secure_sum.messages import SumAbandoned, SumStep
-
-T = TypeVar("T")
 
 
 class GroupedRound:
@@ -101,6 +100,16 @@ class GroupedRound:
                 self.groups.remove(group)
 
 
-def deal(devices: Mapping[int, T], order: Sequence[int], groups: int) -> list[dict[int, T]]:
-    """Deal the devices out to groups of nearly equal size, in this order of them."""
-    return [{device: devices[device] for device in order[place::groups]} for place in range(groups)]
+def deal(keys: Mapping[int, PublicKeys], groups: int) -> list[dict[int, PublicKeys]]:
+    """Deal the devices of a round out to groups of nearly equal size.
+
+    The order follows from the keys of all, which no device knows before the round begins. So none chooses its
+    group.
+    """
+    together = b"".join(sorted(one.channel for one in keys.values()))
+
+    def place(device: int) -> bytes:
+        return hashlib.sha256(keys[device].channel + together).digest()
+
+    order = sorted(keys, key=place)
+    return [{device: keys[device] for device in order[first::groups]} for first in range(groups)]

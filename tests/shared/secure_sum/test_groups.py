@@ -8,7 +8,8 @@ import pytest
 from edgeflock.shared.identity import new_key
 from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
 from edgeflock.shared.secure_sum.groups import GroupedRound, deal
-from edgeflock.shared.secure_sum.masks import VectorShape
+from edgeflock.shared.secure_sum.keys import PublicKeys
+from edgeflock.shared.secure_sum.masks import Vector, VectorShape
 from edgeflock.shared.secure_sum.messages import SumAbandoned, SumStep
 from edgeflock.shared.secure_sum.participant import RoundParticipant
 from tests.shared.secure_sum.rounds import POSITIONS, RANGES, TERMS, Round, draw_vectors
@@ -26,7 +27,7 @@ class Groups:
             for device in self.vectors
         }
         keys = {device: check_keys(TERMS.run, one.advertise())[1] for device, one in self.devices.items()}
-        self.members = deal(keys, range(12), 3)
+        self.members = deal(keys, 3)
         self.round = GroupedRound([Aggregator(TERMS, one, RANGES, POSITIONS, SHAPE) for one in self.members])
 
     def step(self, silent: set[int]) -> None:
@@ -42,15 +43,27 @@ class Groups:
             self.round.receive(device, step, body)
         self.round.advance()
 
-    def sum_of(self, group: set[int]) -> np.ndarray:  # type: ignore[type-arg]
+    def sum_of(self, group: set[int]) -> Vector:
         return SHAPE.reduce(np.sum([self.vectors[device] for device in group], axis=0, dtype=np.uint32))
 
 
-def test_devices_are_dealt_out_evenly_and_once() -> None:
-    groups = deal({device: str(device) for device in range(11)}, [*range(5, 11), *range(5)], 3)
+def keys_of(devices: range) -> dict[int, PublicKeys]:
+    return {
+        device: check_keys(
+            TERMS.run, RoundParticipant(TERMS, new_key(), random.Random(device).randbytes).advertise()
+        )[1]
+        for device in devices
+    }
+
+
+def test_devices_are_dealt_out_evenly_and_once_by_the_keys_of_all() -> None:
+    keys = keys_of(range(11))
+    groups = deal(keys, 3)
     assert sorted(map(len, groups)) == [3, 4, 4]
     assert sorted(device for one in groups for device in one) == list(range(11))
-    assert groups[0] == {5: "5", 8: "8", 0: "0", 3: "3"}
+    assert groups == deal(dict(reversed(keys.items())), 3)
+    others = {**keys, 10: keys_of(range(20, 21))[20]}  # the key of one device moves others
+    assert [set(one) - {10} for one in deal(others, 3)] != [set(one) - {10} for one in groups]
 
 
 def test_each_group_has_the_sum_of_its_devices() -> None:
