@@ -99,8 +99,8 @@ def run_arm(
         seconds = result.total_s - result.gradient_s - result.evaluation_s
     total = curve[-1]
     return {
-        "arm": arm, "devices": devices, "drop": drop, "bad": bad, "large": large, "settings": [*more], "seed": seed,
-        "rounds": rounds, "ended": result.ended,
+        "arm": arm, "devices": devices, "drop": drop, "bad": bad, "large": large, "settings": [*more],
+        "seed": seed, "rounds": rounds, "ended": result.ended,
         "dropped": len(drops), "accuracy": [round(one.accuracy or 0, 4) for one in curve],
         "rounds_to_90": next((2 * n for n, one in enumerate(curve) if (one.accuracy or 0) >= 0.9), None),
         "rounds_to_95": next((2 * n for n, one in enumerate(curve) if (one.accuracy or 0) >= 0.95), None),
