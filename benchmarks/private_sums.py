@@ -1,6 +1,8 @@
-"""Secure sums against plain rounds: accuracy, bytes and seconds of emulated fleets; and as processes.
+r"""Secure sums against plain rounds: accuracy, bytes and seconds of emulated fleets; and as processes.
 
     python -m benchmarks.private_sums fleet private 10 60 --drop 0.1 >> docs/results/private-sums.jsonl
+    python -m benchmarks.private_sums fleet private 50 40 --bad 0.1 --set coordination.groups=5 \
+        coordination.aggregate=median
     python -m benchmarks.private_sums round 100 38282
     python -m benchmarks.private_sums bonawitz 100 38282
     python -m benchmarks.private_sums processes [SETTING=VALUE ...]
@@ -22,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 from unittest.mock import patch
@@ -29,6 +32,8 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from edgeflock.client.training.selector import LocalSteps
+from edgeflock.client.training.sums import SumParticipant
 from edgeflock.devices.emulation.config import parse
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.devices.emulation.link import EmulatedLink
@@ -64,20 +69,31 @@ ARMS = {
 """Settings, beside USUAL. dense is FedAvg with all gradients in float32."""
 
 
-def run_arm(arm: str, devices: int, rounds: int, drop: float, seed: int) -> dict[str, object]:
-    """Run a fleet; return its figures. The run ends after `rounds` rounds of the devices that stay."""
+def run_arm(
+    arm: str, devices: int, rounds: int, drop: float, seed: int, bad: float = 0.0, more: Sequence[str] = ()
+) -> dict[str, object]:
+    """Run a fleet; return its figures. The run ends after `rounds` rounds of the devices that stay.
+
+    `bad` is the part of devices that send the opposite of their gradient, ten times as large. `more` are
+    settings beside those of the arm.
+    """
     torch.set_num_threads(1)
     each = 1 if arm.startswith("private") else devices
     fleet = f"end.updates={rounds * each} fleet.devices={devices} fleet.evaluate_every={2 * each}"
-    file = parse("", arm, f"{USUAL} {ARMS[arm]} {fleet}".split())
+    file = parse("", arm, [*f"{USUAL} {ARMS[arm]} {fleet}".split(), *more])
     curve: list[Evaluation] = []
     random = np.random.default_rng(seed)
-    with tempfile.TemporaryDirectory() as folder, dropping(drop, random) as drops:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        dropping(drop, random) as drops,
+        spoiling(round(bad * devices)),
+    ):
         result = run_fleet(prepare(file), seed, Path(folder), Callbacks(on_evaluated=curve.append))
         seconds = result.total_s - result.gradient_s - result.evaluation_s
     total = curve[-1]
     return {
-        "arm": arm, "devices": devices, "drop": drop, "seed": seed, "rounds": rounds, "ended": result.ended,
+        "arm": arm, "devices": devices, "drop": drop, "bad": bad, "settings": [*more], "seed": seed,
+        "rounds": rounds, "ended": result.ended,
         "dropped": len(drops), "accuracy": [round(one.accuracy or 0, 4) for one in curve],
         "rounds_to_90": next((2 * n for n, one in enumerate(curve) if (one.accuracy or 0) >= 0.9), None),
         "rounds_to_95": next((2 * n for n, one in enumerate(curve) if (one.accuracy or 0) >= 0.95), None),
@@ -85,6 +101,21 @@ def run_arm(arm: str, devices: int, rounds: int, drop: float, seed: int) -> dict
         "down_kB": round(total.egress / rounds / devices / 1e3, 2),
         "seconds_a_round": round(seconds / rounds, 3),
     }  # fmt: skip
+
+
+@contextmanager
+def spoiling(count: int) -> Iterator[None]:
+    """Let `count` devices of private runs add the opposite of their gradient, ten times as large."""
+    known: dict[int, int] = {}
+    plain = SumParticipant._take_part
+
+    async def take_part(self: SumParticipant, one: RoundParticipant, steps: LocalSteps) -> int:
+        if known.setdefault(id(self), len(known)) < count:
+            steps = replace(steps, gradient=-10 * steps.gradient)
+        return await plain(self, one, steps)
+
+    with patch.object(SumParticipant, "_take_part", take_part):
+        yield
 
 
 @contextmanager
@@ -280,6 +311,8 @@ def main() -> None:
     fleet.add_argument("rounds", type=int)
     fleet.add_argument("--drop", type=float, default=0.0)
     fleet.add_argument("--seed", type=int, default=0)
+    fleet.add_argument("--bad", type=float, default=0.0, help="part of the devices, of a private run")
+    fleet.add_argument("--set", nargs="*", default=[], help="settings beside those of the arm")
     formula = commands.add_parser("bonawitz")
     formula.add_argument("devices", type=int)
     formula.add_argument("parameters", type=int)
@@ -291,7 +324,8 @@ def main() -> None:
     killed.add_argument("settings", nargs="*", help="of the server, such as privacy.noise=1")
     chosen = parser.parse_args()
     if chosen.command == "fleet":
-        print(json.dumps(run_arm(chosen.arm, chosen.devices, chosen.rounds, chosen.drop, chosen.seed)))
+        run = chosen.arm, chosen.devices, chosen.rounds, chosen.drop, chosen.seed
+        print(json.dumps(run_arm(*run, chosen.bad, chosen.set)))
     elif chosen.command == "round":
         print(json.dumps(time_round(chosen.devices, chosen.parameters, chosen.drop)))
     elif chosen.command == "bonawitz":

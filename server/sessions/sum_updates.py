@@ -6,11 +6,13 @@ devices. All that follows, the entries of the next rounds included, depends on t
 """
 
 from collections.abc import Mapping
+from statistics import median_low
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.coordination import Push
+from edgeflock.server.descent import AGGREGATES, Step
 from edgeflock.server.engine import Accepted, Engine
 from edgeflock.server.engine.limits import usual_fraction
 from edgeflock.server.engine.log import SUM_DEVICE
@@ -23,6 +25,7 @@ from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.secure_sum.aggregator import Aggregator
 from edgeflock.shared.secure_sum.bounded import BoundedQuantiser, quantiser_of
 from edgeflock.shared.secure_sum.coordinates import Coordinates
+from edgeflock.shared.secure_sum.groups import GroupedRound, deal
 from edgeflock.shared.secure_sum.keys import PublicKeys
 from edgeflock.shared.secure_sum.messages import SumAbandoned
 from edgeflock.shared.secure_sum.participant import RoundTerms
@@ -43,19 +46,27 @@ class SumUpdates:
         self._coordinates = Coordinates(run, self._layout.size, fraction)
         self._ranges = np.zeros(len(self._layout.tensors), np.float32)
         """The range of each tensor; 0: not known yet."""
-        self._quantiser: Quantiser | BoundedQuantiser
+        self._groups = config.coordination.groups
+        self._aggregate = AGGREGATES.lookup(config.coordination.aggregate, "coordination.aggregate")
+        self._quantisers: dict[bytes, Quantiser | BoundedQuantiser]
+        """The code of each group, by its digest: it depends on the number of devices."""
 
-    def begin(self, version: int, keys: Mapping[int, PublicKeys]) -> Aggregator:
-        """Begin the round of these devices that follows `version`."""
+    def begin(self, version: int, keys: Mapping[int, PublicKeys]) -> GroupedRound:
+        """Begin the round of these devices that follows `version`. Each is in a random group."""
         sums, layout = self._sums, self._layout
         terms = RoundTerms(self._run, version, layout.size, len(layout.tensors), sums.threshold, sums.fewest)
         positions = self._coordinates.choose(version)
-        self._quantiser = quantiser_of(layout, positions, sums.bits, len(keys), self._clip)
-        if isinstance(self._quantiser, BoundedQuantiser):
-            self._ranges = self._quantiser.ranges
-        return Aggregator(terms, keys, self._ranges, positions, self._quantiser.shape)
+        groups, self._quantisers = list[Aggregator](), {}
+        for members in deal(keys, self._groups):
+            quantiser = quantiser_of(layout, positions, sums.bits, len(members), self._clip)
+            if isinstance(quantiser, BoundedQuantiser):
+                self._ranges = quantiser.ranges
+            group = Aggregator(terms, members, self._ranges, positions, quantiser.shape)
+            self._quantisers[group.digest] = quantiser
+            groups.append(group)
+        return GroupedRound(groups)
 
-    async def finish(self, round: Aggregator, time: float) -> tuple[Update, Accepted] | None:
+    async def finish(self, round: GroupedRound, time: float) -> tuple[Update, Accepted] | None:
         """Compute the sum and push it: (the update, what became of it); None: it was for the ranges alone.
 
         Raises SumAbandoned or Refused.
@@ -72,18 +83,31 @@ class SumUpdates:
         self._ranges = found.ranges
         return applied
 
-    def _decode(self, round: Aggregator) -> DecodedSum | SumAbandoned:
+    def _decode(self, round: GroupedRound) -> DecodedSum | SumAbandoned:
         try:
             round.advance()
         except SumAbandoned as abandoned:
             return abandoned
-        return self._quantiser.decode(round.total, len(round.summed), round.ranges)
+        sums = [
+            self._quantisers[group.digest].decode(group.total, len(group.summed), round.ranges)
+            for group in round.groups
+        ]
+        if self._aggregate is None:
+            return sums[0]
+        steps = [Step(round.base, round.entries, one.values) for one in sums]
+        losses = [one.loss_level for one in sums if one.loss_level is not None]
+        return DecodedSum(
+            self._aggregate(steps, self._layout.size)[round.entries],
+            sum(one.samples for one in sums),
+            median_low(losses) if losses else None,
+            np.median([one.ranges for one in sums], axis=0).astype(np.float32),
+        )
 
-    def _entries(self, round: Aggregator) -> NDArray[np.float32]:
+    def _entries(self, round: GroupedRound) -> NDArray[np.float32]:
         """Return the model's entries at the round's positions."""
         return self._engine.parameters.theta[round.entries]
 
-    async def _push(self, round: Aggregator, found: DecodedSum, time: float) -> tuple[Update, Accepted]:
+    async def _push(self, round: GroupedRound, found: DecodedSum, time: float) -> tuple[Update, Accepted]:
         """Push the sum as an update. Raises Refused."""
         engine, layout = self._engine, self._layout
         device = await self._queue.call(lambda: engine.device_id(SUM_DEVICE))
@@ -93,7 +117,7 @@ class SumUpdates:
         samples = found.samples or self._batch * len(round.summed)
         update = Update(
             sequence=sequence,
-            base=round.terms.base,
+            base=round.base,
             index_mode=coded.index_mode,
             value_mode=coded.value_mode,
             count=found.values.size,

@@ -21,7 +21,8 @@ from edgeflock.server.sessions.sum_updates import SumUpdates
 from edgeflock.shared.errors import BaseExpired, BaseInFuture, Refused, RunComplete, Superseded
 from edgeflock.shared.protocol.messages import SecureSum
 from edgeflock.shared.protocol.shown import printable
-from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
+from edgeflock.shared.secure_sum.aggregator import check_keys
+from edgeflock.shared.secure_sum.groups import GroupedRound
 from edgeflock.shared.secure_sum.keys import PublicKeys
 from edgeflock.shared.secure_sum.messages import VERSION_BYTES, SumAbandoned, SumStep
 from edgeflock.shared.settings.config import Config
@@ -62,12 +63,13 @@ class SecureSums:
         """`note` gets a line about each round without a sum, and each device (0: none) that leaves one."""
         self._run, self._engine, self._queue, self._note = run, engine, queue, note
         self._updates = SumUpdates(run, config, engine, queue)
-        self._fewest, self._cohort = config.coordination.quorum, config.coordination.cohort
+        self._fewest = config.coordination.quorum * config.coordination.groups
+        self._cohort = config.coordination.cohort
         self._seconds = config.coordination.deadline
         self._applicants: dict[int, _Applicant] = {}
         self._late: set[int] = set()
         """Devices that missed the end of a step. Nobody waits for them until they send something."""
-        self._round: Aggregator | None = None
+        self._round: GroupedRound | None = None
         self._answers: dict[int, asyncio.Future[SumAnswer]] = {}
         """Devices of the round that wait for the answer to the present step."""
         self._time = 0.0
@@ -104,14 +106,13 @@ class SecureSums:
         self._check()
         return await answer
 
-    def _note_reason(self, round: Aggregator, device: int, body: bytes) -> None:
+    def _note_reason(self, round: GroupedRound, device: int, body: bytes) -> None:
         """Note why a device leaves the round, and of which device of the round it speaks."""
         reason = printable(body.decode("utf-8", "replace"))
         self._note(device, f"it leaves a round of a secure sum: {reason}")
         if found := re.search(r"\bdevice ([0-9]{1,5}) of the round", reason):
-            for other, position in round.positions.items():
-                if position == int(found[1]):
-                    self._note(other, f"it is device {position} of that round, if the first one is right")
+            if (other := round.at_position(device, int(found[1]))) is not None:
+                self._note(other, f"it is device {found[1]} of that round, if the first one is right")
 
     def close(self) -> None:
         """End all waiting. The devices are disconnected."""
@@ -146,9 +147,9 @@ class SecureSums:
         self, device: int, time: float, message: SecureSum, answer: "asyncio.Future[SumAnswer]"
     ) -> None:
         round = self._round
-        if round is None or round.digest != message.round:
+        if round is None or round.digest(device) != message.round:
             return answer.set_result(_abandoned(message.round, _UNKNOWN))
-        if self._is_finishing and message.step == SumStep.SECRETS and device in round.positions:
+        if self._is_finishing and message.step == SumStep.SECRETS:
             self._answers[device] = answer  # it has lost its connection
             return
         try:
@@ -212,7 +213,7 @@ class SecureSums:
         self._answers = {device: one.answer for device, one in members.items()}
         self._answer_all(self._round)
 
-    def _go_on(self, round: Aggregator) -> None:
+    def _go_on(self, round: GroupedRound) -> None:
         """End the present step."""
         if self._is_due:
             self._late |= round.missing
@@ -226,58 +227,61 @@ class SecureSums:
         else:
             self._answer_all(round)
 
-    def _answer_all(self, round: Aggregator) -> None:
+    def _answer_all(self, round: GroupedRound) -> None:
         """Answer the devices that have sent the last step, and wait for the next one."""
         answers, self._answers = self._answers, {}
         self._start_step()
         for device, answer in answers.items():
             settle(answer, self._answer(round, device))
 
-    def _answer(self, round: Aggregator, device: int) -> SumAnswer:
-        return SumAnswer(SecureSum(round.step - 1, round.digest, round.answer(device)))
+    def _answer(self, round: GroupedRound, device: int) -> SumAnswer:
+        if reason := round.failure(device):
+            return _abandoned(round.digest(device), reason)
+        return SumAnswer(SecureSum(round.step - 1, round.digest(device), round.answer(device)))
 
-    async def _finish(self, round: Aggregator) -> None:
+    async def _finish(self, round: GroupedRound) -> None:
         """Compute the sum, and push it."""
         self._is_finishing = True
         self._set_timer(None)
-        version = round.terms.base
-        outcome: SumAnswer | Refused
+        version, applied = round.base, None
+        refused: Refused | None = None
         try:
             applied = await self._updates.finish(round, self._time)
         except SumAbandoned as abandoned:
             return self._abandon(round, str(abandoned))
         except Refused as refusal:
             self._note(0, f"the sum of {len(round.summed)} devices was refused: {refusal}")
-            outcome = refusal
-        else:
-            if applied is not None:
-                version = applied[1].receipt.version
-                if out := round.positions.keys() - round.summed:
-                    log.info(
-                        "version %d is of %d devices; %d dropped out", version, len(round.summed), len(out)
-                    )
-            outcome = SumAnswer(
-                SecureSum(SumStep.SECRETS, round.digest, version.to_bytes(VERSION_BYTES, "big")), applied
-            )
-        uncounted = outcome if isinstance(outcome, Refused) else SumAnswer(outcome.record)
+            refused = refusal
+        if applied is not None:
+            version = applied[1].receipt.version
+            if out := round.devices - round.summed:
+                log.info("version %d is of %d devices; %d dropped out", version, len(round.summed), len(out))
+        body = version.to_bytes(VERSION_BYTES, "big")
         for device, answer in self._answers.items():
-            counts = device in round.summed
-            settle(answer, outcome if counts else uncounted)
+            outcome = SumAnswer(
+                SecureSum(SumStep.SECRETS, round.digest(device), body),
+                applied if device in round.summed else None,
+            )
+            if reason := round.failure(device):
+                outcome = _abandoned(round.digest(device), reason)
+            settle(answer, refused or outcome)
         await self._end(round)
 
-    def _abandon(self, round: Aggregator, reason: str) -> None:
+    def _abandon(self, round: GroupedRound, reason: str) -> None:
         """Give up the round. Its devices may begin another one."""
         self._is_finishing = True
-        self._note(0, f"no sum of {len(round.positions)} devices from version {round.terms.base}: {reason}")
-        for answer in self._answers.values():
-            settle(answer, _abandoned(round.digest, reason))
+        self._note(0, f"no sum of {len(round.devices)} devices from version {round.base}: {reason}")
+        for device, answer in self._answers.items():
+            settle(answer, _abandoned(round.digest(device), reason))
         self._run_task(self._end(round))
 
-    async def _end(self, round: Aggregator) -> None:
+    async def _end(self, round: GroupedRound) -> None:
         """Give the seats of devices that were late to others, and let the next round begin."""
         for device in round.wrong:
             self._note(device, "it revealed a wrong share in a secure sum")
-        late = self._late & round.positions.keys()
+        for reason in round.failures if round.summed else ():
+            self._note(0, f"a group of the sum from version {round.base} is left out: {reason}")
+        late = self._late & round.devices
         with suppress(Refused):
             await self._queue.call(lambda: self._turns.miss_turns(late))
         self._round, self._answers, self._is_finishing = None, {}, False

@@ -56,7 +56,10 @@ class CoordinationSettings(Section):
     """for private: bits of an entry that a device adds to a sum, the sign included"""
     aggregate: Annotated[str, one_of_tables("coordination.aggregate")] = "mean"
     """for rounds, cohort and tasks: how updates become one: mean; median, trimmed and krum tolerate some bad
-    ones"""
+    ones; for private: how the means of groups do"""
+    groups: Annotated[int, Field(ge=1, le=64)] = 1
+    """for private: groups of a round, each with a secure sum of its own, which coordination.aggregate
+    compares; fewer than half of them may have bad devices"""
     gate: Annotated[str, one_of_tables("coordination.gate")] = "none"
     """none: no device waits; ssp: a device waits while it is more than coordination.bound updates ahead of
     the slowest; asp: while another's copy of the model lacks more than so many of its updates"""
@@ -94,6 +97,11 @@ class CoordinationSettings(Section):
             raise ValueError(
                 f"quorum = {self.quorum} is more than cohort = {self.cohort}, the devices of a round; "
                 "lower quorum"
+            )
+        if self.traits.private and self.quorum * self.groups > self.cohort:
+            raise ValueError(
+                f"groups = {self.groups} of quorum = {self.quorum} devices or more are more than cohort = "
+                f"{self.cohort}, the devices of a round; lower groups or quorum"
             )
         if self.traits.private and not 2 <= self.quorum <= self.cohort <= MAX_DEVICES:
             raise ValueError(

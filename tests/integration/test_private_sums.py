@@ -51,8 +51,9 @@ class Constant:
     name = "constant"
     layout = LAYOUT
 
-    def __init__(self, number: int) -> None:
-        self.value = np.random.default_rng(number).standard_normal(LAYOUT.size).astype(np.float32)
+    def __init__(self, number: int, scale: float = 1.0) -> None:
+        value = scale * np.random.default_rng(number).standard_normal(LAYOUT.size)
+        self.value = value.astype(np.float32)
 
     def gradient(self, theta: Vector, x: Vector, y: NDArray[np.generic]) -> Gradient:
         return Gradient(1.0, self.value.copy(), np.zeros(0, np.float32))
@@ -99,14 +100,14 @@ def link(port: int, number: int) -> Watched:
     return Watched(f"http://127.0.0.1:{port}", None, hello, Random(number), hurry)
 
 
-def worker(line: Link, number: int, policy: SumPolicy | None = None) -> Worker:
+def worker(line: Link, number: int, policy: SumPolicy | None = None, *, bad: bool = False) -> Worker:
     batches = Shuffled(Dataset(np.zeros((20, 1), np.float32), np.arange(20)), np.random.default_rng(number))
 
     async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
 
     async def make(welcome: Welcome) -> Trainer:
-        return Trainer(Constant(number), batches, welcome)
+        return Trainer(Constant(number, 1e9 if bad else 1.0), batches, welcome)
 
     return Worker(line, make, batches, at_once, sum_policy=policy)
 
@@ -146,6 +147,26 @@ async def test_the_model_moves_by_the_mean_and_the_journal_has_sums_alone(tmp_pa
     for line in lines:  # nothing that it has sent holds its gradient
         vectors = [message.body for message in line.sent if message.step == SumStep.MASKED]
         assert len(set(vectors)) == len(vectors) == 3  # the first sum finds the ranges
+
+
+async def test_a_median_of_groups_bears_a_device_that_sends_nonsense(tmp_path: Path) -> None:
+    """Of three groups, at most one has the bad device. No gradient of its size is in the model."""
+    groups = ("coordination.groups=3", "coordination.aggregate=median")
+
+    async def moved(*more: str) -> float:
+        async with hosting(tmp_path / str(len(more)), *WHOLE, *more, "end.updates=2") as hosted:
+            async with AsyncExitStack() as stack:
+                lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(9)]
+                workers = [worker(line, number) for number, line in enumerate(lines[:8])]
+                await asyncio.gather(*(one.run() for one in (*workers, worker(lines[8], 8, bad=True))))
+            version, theta = hosted.engine.theta()
+            assert version == 2
+            assert replay(hosted.journal, LAYOUT).theta.tobytes() == theta.tobytes()
+            return float(np.abs(theta - initial_theta(LAYOUT.size)).max())
+
+    largest = max(float(np.abs(Constant(number).value).max()) for number in range(8))
+    assert await moved(*groups) < 2 * largest
+    assert await moved() > 2 * largest
 
 
 @pytest.mark.parametrize(

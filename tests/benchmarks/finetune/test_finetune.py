@@ -68,7 +68,7 @@ def test_devices_hold_consecutive_eighths_and_the_central_machine_all(folder: Pa
 def test_both_arms_begin_with_the_pretrained_model_and_train_its_adapters(folder: Path) -> None:
     list(pretrain.pretrain(folder, "mini", 150, 1e9, 150))
     fleet = arms.fleet(TASK, folder, ["compression.select=0.2", "downlink.mode=exact"])
-    central = arms.central(TASK, folder, 0.01)
+    central = arms.central(TASK, folder, ["0.01"])
     start = central["curve"][0]["loss"]
     for figures in (fleet, central):
         assert figures["curve"][-1]["gradients"] == TASK.gradients

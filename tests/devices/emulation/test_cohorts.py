@@ -45,6 +45,15 @@ def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
         (["coordination.tasks=3"], "a device computes in a round; set coordination.mode = 'tasks'"),
         (["coordination.cohort=0"], "it has so many devices in a round; set coordination.cohort"),
         (["coordination.quorum=3"], "quorum = 3 is more than cohort = 2"),
+        (
+            [
+                "coordination.mode=private",
+                "coordination.cohort=14",
+                "coordination.groups=5",
+                "coordination.aggregate=median",
+            ],
+            "groups = 5 of quorum = 3 devices or more are more than cohort = 14",
+        ),
         (["coordination.cohort_rounds=0"], "coordination.cohort_rounds = '0'"),
         (["coordination.cohort=-1"], "coordination.cohort = '-1'"),
     ],
