@@ -202,7 +202,7 @@ class OwnRoutes:
 
 async def _get_session(request: web.Request) -> web.Response:
     """Tell a device, or one that wants to join, that its address names no run."""
-    return problem(300, "several-runs", "several runs are here: use a run's address (/v1/runs/NAME) and its token")
+    return problem(300, "several-runs", "several runs are here: add /v1/runs/NAME, and use a token of it")
 
 
 async def _get_livez(request: web.Request) -> web.Response:
