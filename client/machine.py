@@ -63,10 +63,7 @@ class DeviceHealth:
     """Measures the device's health on each call. The constructor finds the sensors."""
 
     def __init__(
-        self,
-        root: Path = ROOT,
-        throttled: Throttled | None = None,
-        clock: Callable[[], float] = time.time,
+        self, root: Path = ROOT, throttled: Throttled | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         """`root` contains proc and sys. The server compares `clock` with its own clock."""
         self._clock = clock

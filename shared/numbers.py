@@ -16,9 +16,14 @@ def size(octets: float) -> str:
     return f"{octets:.0f} B" if unit == "B" else f"{octets:.1f} {unit}"
 
 
+def number(value: float | None, form: str) -> str:
+    """A number in a form such as .3g."""
+    return _UNKNOWN if value is None else format(value, form)
+
+
 def percent(fraction: float | None) -> str:
     """An accuracy: 97.85%."""
-    return _UNKNOWN if fraction is None else f"{fraction:.2%}"
+    return number(fraction, ".2%")
 
 
 def percents(fractions: Sequence[float]) -> str:
@@ -29,7 +34,7 @@ def percents(fractions: Sequence[float]) -> str:
 
 def integer(value: float | None) -> str:
     """A count, or a size without its unit: 12,345."""
-    return _UNKNOWN if value is None else f"{value:,.0f}"
+    return number(value, ",.0f")
 
 
 def ratio(value: float | None) -> str:

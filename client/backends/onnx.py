@@ -33,10 +33,7 @@ log = logging.getLogger(__name__)
 Arguments = tuple[NDArray[np.float32], Inputs, NDArray[np.generic]]
 """theta, x, y."""
 
-Step = Callable[
-    [NDArray[np.float32], Inputs, NDArray[np.generic]],
-    Gradient,
-]
+Step = Callable[[NDArray[np.float32], Inputs, NDArray[np.generic]], Gradient]
 """The signature of Backend.gradient."""
 
 PROVIDERS = {

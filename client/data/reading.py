@@ -54,9 +54,7 @@ class MessageReader:
         self._joining = Joining(uri.seconds("join", 0.0), tally)
 
     def chunks(
-        self,
-        messages: Iterable[tuple[bytes | Mapping[str, Any], str | None]],
-        places: Iterable[str] = (),
+        self, messages: Iterable[tuple[bytes | Mapping[str, Any], str | None]], places: Iterable[str] = ()
     ) -> list[StreamChunk]:
         """Return the samples of `messages` that are whole by now, in order.
 

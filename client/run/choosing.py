@@ -63,10 +63,7 @@ NO_OBJECTS = ClientObjects()
 
 
 def choose(
-    settings: "ClientSettings",
-    model: str,
-    objects: ClientObjects = NO_OBJECTS,
-    loss: str = "cross_entropy",
+    settings: "ClientSettings", model: str, objects: ClientObjects = NO_OBJECTS, loss: str = "cross_entropy"
 ) -> Kind:
     """Return the backend for `model`: client.backend, or torch if installed and permitted, or onnx.
 

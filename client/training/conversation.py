@@ -9,7 +9,21 @@ from dataclasses import replace
 from typing import TypeVar
 
 from edgeflock.shared.errors import REFUSALS, Refused, RunOver, ServerAtFault
-from edgeflock.shared.protocol.messages import Hello, Model, Over, Record, Refusal, Samples, Stop, Welcome
+from edgeflock.shared.protocol.messages import (
+    Hello,
+    Model,
+    Over,
+    Pull,
+    Receipt,
+    Record,
+    Refusal,
+    Samples,
+    SecureSum,
+    Stop,
+    Task,
+    Update,
+    Welcome,
+)
 from edgeflock.shared.protocol.shown import printable
 
 R = TypeVar("R")
@@ -37,10 +51,6 @@ class DeviceConversation:
         self._tasks, self.round_ended = welcome.tasks, False
         return welcome
 
-    def announce_layout(self, layout: bytes) -> None:
-        """Name the layout in every Hello from now on, so that a server with another model refuses it."""
-        self.hello = replace(self.hello, layout=layout)
-
     def read(self, record: Record) -> Record | None:
         """Return the record if it may be an answer; None if it is handled.
 
@@ -65,6 +75,43 @@ class DeviceConversation:
         if isinstance(record, Model):
             self.round_ended = False
         return record
+
+
+class QuestionLink:
+    """A device's questions to its server. A subclass asks them, over a socket or an emulated link.
+
+    They raise Refused or RunOver, and over a socket RunReplaced.
+    """
+
+    conversation: DeviceConversation
+
+    async def ask(self, question: Record, expected: type[R]) -> R:
+        """Send a question, and return its answer."""
+        raise NotImplementedError
+
+    async def push(self, update: Update) -> Receipt:
+        """Push `update`; return the receipt: it is then durable."""
+        return await self.ask(update, Receipt)
+
+    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
+        """Return the model, or parameters `start` to `stop` - 1."""
+        return await self.ask(Pull(base, held, start, stop), Model)
+
+    async def offer(self, update: Update) -> Task:
+        """Send `update`; return its result with the next task."""
+        return await self.ask(update, Task)
+
+    async def sum(self, message: SecureSum) -> SecureSum:
+        """Send a step of a secure sum; return its answer."""
+        return await self.ask(message, SecureSum)
+
+    def listen(self, listener: Callable[[Samples], None]) -> None:
+        """Pass others' samples, which arrive between answers, to `listener`."""
+        self.conversation.listener = listener
+
+    def announce_layout(self, layout: bytes) -> None:
+        """Name the layout in every Hello from now on, so that a server with another model refuses it."""
+        self.conversation.hello = replace(self.conversation.hello, layout=layout)
 
 
 def check_answer(question: Record, answer: Record | None, expected: type[R]) -> R:

@@ -78,11 +78,7 @@ class Trainer:
         return self._backend.layout
 
     def step(
-        self,
-        theta: NDArray[np.float32],
-        base: int,
-        sequence: int,
-        stopped: Callable[[], bool] = _never_stop,
+        self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = _never_stop
     ) -> Update:
         """Return the update `sequence` from `theta`, the model at version `base`: float32 [P + B].
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 import aiohttp
 
 from edgeflock.client.identity import ClientIdentity, urls_of
-from edgeflock.client.training.conversation import DeviceConversation, check_answer, unrequested
+from edgeflock.client.training.conversation import DeviceConversation, QuestionLink, check_answer, unrequested
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.dialing import HEARTBEAT, HOME_SECONDS, Dialer
 from edgeflock.client.transport.downloads import Downloads
@@ -32,15 +32,10 @@ from edgeflock.shared.protocol.messages import (
     Facts,
     Goodbye,
     Hello,
-    Model,
-    Pull,
-    Receipt,
     Record,
     Samples,
-    SecureSum,
     Task,
     Telemetry,
-    Update,
     Welcome,
 )
 from edgeflock.shared.protocol.shown import printable
@@ -50,7 +45,7 @@ R = TypeVar("R")
 _UNLIMITED = 1 << 40
 
 
-class Link:
+class Link(QuestionLink):
     """A device's connection to its server. Use as an async context manager."""
 
     def __init__(
@@ -125,22 +120,6 @@ class Link:
         self._run = welcome.run
         return welcome
 
-    async def push(self, update: Update) -> Receipt:
-        """Push `update`; return the receipt: it is then durable. Raises Refused, RunOver or RunReplaced."""
-        return await self._request(update, Receipt)
-
-    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
-        """Return the model, or parameters `start` to `stop` - 1. Raises Refused, RunOver or RunReplaced."""
-        return await self._request(Pull(base, held, start, stop), Model)
-
-    async def offer(self, update: Update) -> Task:
-        """Send `update`; return its result with the next task. Raises Refused, RunOver or RunReplaced."""
-        return await self._request(update, Task)
-
-    async def sum(self, message: SecureSum) -> SecureSum:
-        """Send a step of a secure sum; return its answer. Raises Refused, RunOver or RunReplaced."""
-        return await self._request(message, SecureSum)
-
     async def task(self) -> Task | None:
         """Wait for a task; None: the round is over or the connection lost, so pull. Raises RunOver."""
         session = self._dialer.session
@@ -166,14 +145,6 @@ class Link:
         """Send the reason why this device leaves, if there is a connection."""
         await self._send(Goodbye(printable(reason)[:LONGEST_REASON]))
 
-    def listen(self, listener: Callable[[Samples], None]) -> None:
-        """Pass others' samples, which arrive between answers, to `listener`."""
-        self.conversation.listener = listener
-
-    def announce_layout(self, layout: bytes) -> None:
-        """Name the layout in every Hello from now on, so that a server with another model refuses it."""
-        self.conversation.announce_layout(layout)
-
     async def introduce(self, facts: Facts) -> None:
         """Announce `facts` in the Hello. If they changed, the next request starts a new session.
 
@@ -183,7 +154,7 @@ class Link:
             self.conversation.hello = replace(self.conversation.hello, facts=facts)
             self._needs_session = True
 
-    async def _request(self, question: Record, expected: type[R]) -> R:
+    async def ask(self, question: Record, expected: type[R]) -> R:
         octets = wire.encode(question)
         self._check_fits(len(octets))
 

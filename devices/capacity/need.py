@@ -132,10 +132,7 @@ def standby(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
 def database(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
     """Return the need of PostgreSQL and its synchronous standby. Only rows and disk were measured."""
     disk = journal_bytes_a_day(fleet) * machine.keep_days + snapshot_bytes(fleet)
-    shares = {
-        "rows": fleet.rate / costs.ROWS_PER_SECOND[parts.journal],
-        "disk": disk / machine.disk,
-    }
+    shares = {"rows": fleet.rate / costs.ROWS_PER_SECOND[parts.journal], "disk": disk / machine.disk}
     count = 2 if parts.journal == "synchronous" else 1
     return Need("database", count, 0.0, 0.0, disk, 0.0, shares)
 

@@ -10,31 +10,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from edgeflock.client.training.conversation import DeviceConversation, check_answer
+from edgeflock.client.training.conversation import DeviceConversation, QuestionLink, check_answer
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.session import ClassTotals, EmulatedSession
 from edgeflock.devices.emulation.speed import DeviceSpeed
 from edgeflock.server.roster.connection import SECRET_BYTES
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import (
-    PROTOCOL,
-    Hello,
-    Model,
-    Pull,
-    Receipt,
-    Record,
-    Samples,
-    SecureSum,
-    Task,
-    Update,
-    Welcome,
-)
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Record, Samples, Task, Welcome
 
-A = TypeVar("A", Model, Receipt, SecureSum, Task)
+A = TypeVar("A")
 T = TypeVar("T")
 
 
-class EmulatedLink:
+class EmulatedLink(QuestionLink):
     """One device's connection: the ServerLink of its worker, and the port of its conversation."""
 
     def __init__(
@@ -51,9 +39,8 @@ class EmulatedLink:
     ) -> None:
         """`crash` is the probability of a crash after each update, drawn from `random`."""
         self._server = server
-        self._conversation = DeviceConversation(
-            Hello(PROTOCOL, name, b"", {}, shares, shards=",".join(shards))
-        )
+        hello = Hello(PROTOCOL, name, b"", {}, shares, shards=",".join(shards))
+        self.conversation = DeviceConversation(hello)
         self._shards = shards
         self._speed = speed
         self._tally = tally
@@ -71,7 +58,7 @@ class EmulatedLink:
     # The worker's server
 
     async def join(self) -> Welcome:
-        hello = self._conversation.hello
+        hello = self.conversation.hello
         await self._send(hello)
         server, name, shares = self._server, hello.device, hello.shares
         device = server.connect(self._device, name, shares=shares, shards=self._shards)
@@ -81,19 +68,7 @@ class EmulatedLink:
         greeting = server.context.welcome(version, None, sequence, bytes(SECRET_BYTES))
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
         await self._receive(as_received, wire.size(as_received))
-        return self._conversation.begin(as_received)
-
-    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
-        return await self._ask(Pull(base, held, start, stop), Model)
-
-    async def push(self, update: Update) -> Receipt:
-        return await self._ask(update, Receipt)
-
-    async def offer(self, update: Update) -> Task:
-        return await self._ask(update, Task)
-
-    async def sum(self, message: SecureSum) -> SecureSum:
-        return await self._ask(message, SecureSum)
+        return self.conversation.begin(as_received)
 
     async def task(self) -> Task | None:
         tasks = self._session.tasks
@@ -119,26 +94,20 @@ class EmulatedLink:
         self._tally.shared += samples.count
         self._tally.shared_bytes += wire.framed_size(len(octets), masked=True)
 
-    def listen(self, listener: Callable[[Samples], None]) -> None:
-        self._conversation.listener = listener
-
     def leave(self, reason: str) -> None:
         self._server.leave(self._device, reason)
-
-    def announce_layout(self, layout: bytes) -> None:
-        self._conversation.announce_layout(layout)
 
     # The conversation's port
 
     async def send(self, record: Record) -> None:
         """Deliver a record. Raises what it means to the device: RunOver, or a Refused."""
         await self._receive(record, wire.size(record))
-        self._answer = self._conversation.read(record) or self._answer
+        self._answer = self.conversation.read(record) or self._answer
 
     async def send_octets(self, kind: type[Record], octets: bytes) -> None:
         samples = wire.decode(octets)
         await self._receive(samples, len(octets))
-        self._conversation.read(samples)
+        self.conversation.read(samples)
 
     async def wait(self, awaited: Awaitable[T], take: Callable[[Record, bytes], None]) -> T:
         """Return the result of `awaited`. What the device sends meanwhile comes in calls of `share`."""
@@ -149,11 +118,10 @@ class EmulatedLink:
 
     # Both ways
 
-    async def _ask(self, question: Pull | Update | SecureSum, kind: type[A]) -> A:
-        """Send a question, and return its answer. Raises RunOver, or the refusal."""
+    async def ask(self, question: Record, expected: type[A]) -> A:
         record, frame = await self._send(question)
         await self._session.conversation.answer(record, frame if self._server.keep_frames else b"")
-        return check_answer(question, self._answer, kind)
+        return check_answer(question, self._answer, expected)
 
     async def _send(self, record: Record) -> tuple[Record, bytes]:
         octets = wire.encode(record)

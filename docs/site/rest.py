@@ -9,6 +9,7 @@ from aiohttp import web
 from docs.site.settings import escaped
 from edgeflock.server.http import actions, joining, metrics, models, status
 from edgeflock.server.http import page as browser
+from edgeflock.server.supervision.accounts import Accounts
 from edgeflock.server.supervision.app import OwnRoutes
 
 _INTRODUCTION = """\
@@ -57,7 +58,7 @@ def _own_rows() -> list[str]:
     """The rows of a server of several runs."""
     nothing: Any = None
     rows = []
-    for route in OwnRoutes(*[nothing] * 7).app().router.routes():
+    for route in OwnRoutes(nothing, Accounts(nothing, nothing), *[nothing] * 5).app().router.routes():
         said = " ".join((getdoc(route.handler) or "").split())
         if said and route.method != "HEAD" and route.resource is not None:
             rows.append(f"| {route.method} | `{route.resource.canonical}` | {escaped(said)} |")

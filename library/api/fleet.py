@@ -62,8 +62,7 @@ class Fleet:
         """`data` is (x, y) or a data URI, dealt evenly among the devices.
 
         There are `devices` of a shipped `profile`, or of several `classes`: names with settings of
-        [devices.NAME]. Without `evaluate`, a fifth of (x, y) is held out.
-        `metrics` are like a Server's.
+        [devices.NAME]. Without `evaluate`, a fifth of (x, y) is held out. `metrics` are like a Server's.
 
         Other settings are those of a fleet file: of [fleet] by name, and the others as those of a Server.
         Raises ConfigError.

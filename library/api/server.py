@@ -335,9 +335,7 @@ def _parse(
     return model, config, ServerObjects(model.make, held_out, evaluator, listening, own)
 
 
-def _evaluator(
-    evaluate: "Callable[[nn.Module], Any]",
-) -> "Callable[[nn.Module], tuple[float, float | None]]":
+def _evaluator(evaluate: "Callable[[nn.Module], Any]") -> "Callable[[nn.Module], tuple[float, float | None]]":
     """Return `evaluate` as a function of (loss, accuracy). It may return the loss alone."""
 
     def evaluate_module(module: "nn.Module") -> tuple[float, float | None]:

@@ -29,8 +29,7 @@ log = logging.getLogger(__name__)
 
 def gateway(
     upstream: Annotated[
-        str,
-        typer.Option(metavar="URL", help="The run's server; with standbys all servers, with commas."),
+        str, typer.Option(metavar="URL", help="The run's server; with standbys all servers, with commas.")
     ],
     token: Annotated[
         str | None,
@@ -45,8 +44,7 @@ def gateway(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8470,
     certificate: Annotated[
-        Path | None,
-        typer.Option(help="The server's certificate in PEM, whose key devices compare."),
+        Path | None, typer.Option(help="The server's certificate in PEM, whose key devices compare.")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="The certificate's private key in PEM.")] = None,
     identity: Annotated[

@@ -76,10 +76,7 @@ PROJECT = Path("edgeflock.toml")
 
 
 def load_settings(
-    path: Path | None,
-    overrides: list[str] | None,
-    verbose: bool = False,
-    tables: "Tables | None" = None,
+    path: Path | None, overrides: list[str] | None, verbose: bool = False, tables: "Tables | None" = None
 ) -> "Config":
     """Return the settings of a file, the environment and --set.
 

@@ -188,11 +188,7 @@ def _host_folder(folder: Path, overrides: list[str], arguments: tuple[str, ...],
         print(f'{{"run": "{name}", {line[1:]}' if line.startswith("{") else f"{name} | {line}", flush=True)
 
     supervisor = Supervisor(
-        folder,
-        settings,
-        arguments=arguments,
-        log_is_private=not is_supervised(os.environ),
-        show=show,
+        folder, settings, arguments=arguments, log_is_private=not is_supervised(os.environ), show=show
     )
 
     def describe() -> str:

@@ -2,15 +2,15 @@
 
 import asyncio
 import email.utils
-import ssl
 from dataclasses import dataclass
 
 import aiohttp
 
 from edgeflock.client.identity import ClientIdentity, url_of
+from edgeflock.client.transport.credentials import Credentials
 from edgeflock.doctor.finding import CheckResult, bad, ok, warn
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.identity import load_certificate, tls_for
+from edgeflock.shared.identity import tls_for
 from edgeflock.shared.protocol.backoff import permanent_error
 from edgeflock.shared.protocol.shown import printable
 
@@ -44,11 +44,7 @@ async def query_server(server: str, identity: ClientIdentity | None, *, insecure
         tls = tls_for(url.scheme, url.host or "", pin, insecure=insecure, mutable=identity is not None)
     except ConfigError as error:
         return Answer(server, error=str(error), is_permanent=True)
-    headers = {}
-    if identity is not None:
-        headers["Authorization"] = f"Bearer {identity.credential}"
-        if identity.certificate and isinstance(tls, ssl.SSLContext):
-            load_certificate(tls, identity.key, identity.certificate)
+    headers = Credentials(identity, tls, lambda renewed: None).headers
     try:
         async with (
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), timeout=_SECONDS) as http,

@@ -124,10 +124,7 @@ def range_test(
     steps = _affordable_steps(probed - began, clock() - warm)
     for range_ in _RANGES:
         optimizer = _Optimizer(backend.layout, terms, regime, theta)
-        curve = [
-            (0.0, first),
-            *_trace(backend, batches, terms.batch, optimizer, probe, first, range_, steps),
-        ]
+        curve = [(0.0, first), *_trace(backend, batches, terms.batch, optimizer, probe, first, range_, steps)]
         found = _conclude(curve, steps, key, regime.learning_rate, constant)
         if found.proposed is not None:
             break

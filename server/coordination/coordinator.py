@@ -21,13 +21,15 @@ Held updates are in memory only. A device whose update is held has no receipt, a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from edgeflock.server.coordination.cohort import Cohort
 from edgeflock.server.descent import Gathered, Index, Step
 from edgeflock.shared.protocol.frames import TaskRoundStatus
 from edgeflock.shared.protocol.messages import Update
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +54,28 @@ class Apply(NamedTuple):
     """Each update with the parameters that it touches."""
     change: Step | Gathered
     """The combined change of the updates."""
+
+
+@dataclass(slots=True)
+class OpenRound(Generic[Key]):
+    """A round that gathers updates, which apply together."""
+
+    due: float
+    """When the round ends in any case."""
+    gathered: Gathered
+    pushes: dict[Key, Push] = field(default_factory=dict)
+    """The updates, in order of arrival."""
+    touched: list[Index] = field(default_factory=list)
+    """The parameters that each update touches, in the same order."""
+
+    def add(self, key: Key, push: Push, step: Step) -> None:
+        self.gathered.add(step)
+        self.pushes[key] = push
+        self.touched.append(step.indices)
+
+    def end(self) -> Apply:
+        """Return the updates, which apply now."""
+        return Apply(tuple(zip(self.pushes.values(), self.touched, strict=True)), self.gathered)
 
 
 class Tasks(Protocol):

@@ -6,11 +6,11 @@ again from the version that the round made.
 """
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from edgeflock.server.coordination.cohort import Cohort
-from edgeflock.server.coordination.coordinator import Apply, Push
-from edgeflock.server.descent import MEAN, Gathered, Index, Step
+from edgeflock.server.coordination.coordinator import Apply, OpenRound, Push
+from edgeflock.server.descent import MEAN, Gathered, Step
 from edgeflock.shared.errors import BadSequence, BaseExpired
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.settings.coordination import CoordinationSettings
@@ -31,17 +31,6 @@ class RoundEnd:
     def is_enough(self, contributed: Set[int], expected: Set[int]) -> bool:
         """Whether a round with updates from `contributed` may end."""
         return len(contributed) >= self.quorum if self.quorum else expected <= contributed
-
-
-@dataclass(slots=True)
-class _Open:
-    due: float
-    """When the round ends in any case."""
-    gathered: Gathered
-    pushes: dict[int, Push] = field(default_factory=dict)
-    """device -> its update, in order of arrival."""
-    touched: list[Index] = field(default_factory=list)
-    """The parameters that each update touches, in the same order."""
 
 
 class Rounds:
@@ -67,7 +56,7 @@ class Rounds:
         self._layout = layout
         self._aggregate = aggregate
         self._present: set[int] = set()
-        self._open: _Open | None = None
+        self._open: OpenRound[int] | None = None
         self._cohort = cohort
         self._is_summed = is_summed
         self._wait_start: float | None = None
@@ -108,10 +97,8 @@ class Rounds:
             raise BaseExpired("other devices take part in this round; pull again and wait for the answer")
         if self._open is None:
             self._wait_start = None
-            self._open = _Open(now + self._ending.deadline, Gathered(self._layout, self._aggregate))
-        self._open.gathered.add(step)
-        self._open.pushes[push.device] = push
-        self._open.touched.append(step.indices)
+            self._open = OpenRound(now + self._ending.deadline, Gathered(self._layout, self._aggregate))
+        self._open.add(push.device, push, step)
         return None
 
     def find_held(self, push: Push) -> Push | None:
@@ -155,7 +142,7 @@ class Rounds:
             cohort.end_round(cohort.members - ended.pushes.keys() if now >= ended.due else ())
             self._remove_absent(ended.pushes)
             self._check_silence(now)  # no other event may ever follow
-        return Apply(tuple(zip(ended.pushes.values(), ended.touched, strict=True)), ended.gathered)
+        return ended.end()
 
     def _remove_absent(self, pushes: Mapping[int, Push]) -> None:
         """Remove from the cohort the contributors that left during the round."""

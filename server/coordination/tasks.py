@@ -6,26 +6,14 @@ the same data shard is counted and not applied.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from edgeflock.server.coordination.coordinator import Apply, Push
-from edgeflock.server.descent import MEAN, Gathered, Index, Step
+from edgeflock.server.coordination.coordinator import Apply, OpenRound, Push
+from edgeflock.server.descent import MEAN, Gathered, Step
 from edgeflock.server.scheduling import Assignments
 from edgeflock.shared.errors import AlreadyComputed, NoSuchTask
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.frames import TaskRoundStatus
 from edgeflock.shared.settings.coordination import CoordinationSettings
-
-
-@dataclass(slots=True)
-class _Open:
-    due: float
-    """When the round ends in any case."""
-    gathered: Gathered
-    pushes: dict[tuple[int, int], Push] = field(default_factory=dict)
-    """(device, sequence number) -> the update, in order of arrival."""
-    touched: list[Index] = field(default_factory=list)
-    """The parameters that each update touches, in the same order."""
 
 
 class TaskRounds:
@@ -46,7 +34,8 @@ class TaskRounds:
         self._duplicates = 0
         self._now = 0.0
         """The time of the last `tick`."""
-        self._open: _Open | None = None
+        self._open: OpenRound[tuple[int, int]] | None = None
+        """Its keys are device and sequence number."""
 
     @classmethod
     def from_settings(cls, settings: CoordinationSettings, layout: Layout) -> "TaskRounds":
@@ -98,10 +87,8 @@ class TaskRounds:
             self._duplicates += 1
             raise AlreadyComputed("another device had computed this shard before")
         if self._open is None:
-            self._open = _Open(now + self._deadline, Gathered(self._layout, self._aggregate))
-        self._open.gathered.add(step)
-        self._open.pushes[push.device, push.update.sequence] = push
-        self._open.touched.append(step.indices)
+            self._open = OpenRound(now + self._deadline, Gathered(self._layout, self._aggregate))
+        self._open.add((push.device, push.update.sequence), push, step)
         return None
 
     def add_device(self, device: int) -> None:
@@ -125,4 +112,4 @@ class TaskRounds:
             return None
         self._open = None
         self._assignments.end(now)
-        return Apply(tuple(zip(ended.pushes.values(), ended.touched, strict=True)), ended.gathered)
+        return ended.end()

@@ -78,12 +78,7 @@ class Staleness:
         return sigma
 
     def weigh(
-        self,
-        indices: Index,
-        delta: NDArray[np.float32],
-        base: int,
-        weight: np.float32,
-        unit: int = 1,
+        self, indices: Index, delta: NDArray[np.float32], base: int, weight: np.float32, unit: int = 1
     ) -> NDArray[np.float32]:
         """Return weight / max(1, sigma_k / unit) delta_k in a new array. Equation (5) has `unit` 1.
 

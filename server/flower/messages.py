@@ -195,12 +195,7 @@ def _with_statistics_as_parameters(update: Update, sent: SentModel, layout: Layo
     where = np.concatenate([step.indices, np.arange(parameters, layout.size)])
     indices = sparse.encode(where, layout.size)
     return replace(
-        update,
-        index_mode=sparse.GOLOMB,
-        value_mode=f32,
-        count=delta.size,
-        indices=indices,
-        values=octets,
+        update, index_mode=sparse.GOLOMB, value_mode=f32, count=delta.size, indices=indices, values=octets
     )
 
 

@@ -18,17 +18,10 @@ from edgeflock.server.gateway.admission import GatewayAdmission
 from edgeflock.server.gateway.leaders import ClientCertificate, Leaders, read_body
 from edgeflock.server.gateway.upstream import Upstream
 from edgeflock.server.http.bodies import add_etag, octets_response, problem, send_part
-from edgeflock.server.http.callers import secret_of
-from edgeflock.server.identity import (
-    Certificate,
-    demand,
-    peer_certificate,
-    pin_of_file,
-    server_tls,
-)
+from edgeflock.server.identity import Certificate, demand, peer_certificate, pin_of_file, server_tls
 from edgeflock.server.sessions import Session, SessionContext
 from edgeflock.shared.errors import ConfigError, Forbidden, Refused, Unavailable
-from edgeflock.shared.identity import is_loopback
+from edgeflock.shared.identity import is_loopback, secret_of
 from edgeflock.shared.protocol import gateway
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.limits import LimitSettings
@@ -243,7 +236,7 @@ class Gateway:
     async def _identify(self, request: web.Request, admission: GatewayAdmission) -> None:
         """Let the leader identify the requester. Raises Unauthorized or Forbidden."""
         certificate = peer_certificate(request.get_extra_info("ssl_object"))
-        await admission.identify(secret_of(request), request.path, request.remote or "", certificate)
+        await admission.identify(secret_of(request.headers), request.path, request.remote or "", certificate)
         if (connection := self._connection(request)) is not None:
             connection.begin(authenticated=True)
 

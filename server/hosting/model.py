@@ -263,11 +263,7 @@ def _check_needed(config: Config, *, evaluated: bool) -> None:
 
 
 def _evaluation(
-    config: Config,
-    flat: "FlatModule",
-    theta: NDArray[np.float32],
-    held_out: Dataset,
-    scores: "Scores",
+    config: Config, flat: "FlatModule", theta: NDArray[np.float32], held_out: Dataset, scores: "Scores"
 ) -> tuple[Evaluate, Trial]:
     """Return (the evaluation on the held-out data, the result of a trial step).
 

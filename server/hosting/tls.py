@@ -4,13 +4,7 @@ import ssl
 from pathlib import Path
 
 from edgeflock.server.connections.reverse_proxy import ReverseProxy
-from edgeflock.server.identity import (
-    Authority,
-    demand,
-    key_files,
-    share,
-    tls_of,
-)
+from edgeflock.server.identity import Authority, demand, key_files, share, tls_of
 from edgeflock.server.ledger import is_shared
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import is_loopback

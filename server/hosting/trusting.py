@@ -44,13 +44,7 @@ def split_trusted(held_out: Dataset) -> tuple[Dataset, Dataset]:
             f"defence.mode needs at least {_INTERVAL * _MINIMUM} held-out samples, and model.data has "
             f"{len(held_out)}; add samples, or set defence.mode = 'clip'"
         )
-    trusted, rest = (
-        Dataset(
-            rows(held_out.x, np.flatnonzero(chosen)), held_out.y[chosen], description=held_out.description
-        )
-        for chosen in (is_trusted, ~is_trusted)
-    )
-    return trusted, rest
+    return held_out.subset(np.flatnonzero(is_trusted)), held_out.subset(np.flatnonzero(~is_trusted))
 
 
 class TrustedGradients:

@@ -1,4 +1,4 @@
-"""The bodies of requests and answers: JSON objects, refusals, and bytes in whole or in part."""
+"""The bodies of requests and answers: JSON objects, refusals, logins, files, and parts of bytes."""
 
 import json
 from contextlib import suppress
@@ -6,6 +6,12 @@ from io import BytesIO
 from typing import Any
 
 from aiohttp import web
+
+from edgeflock.server.identity import LOGIN_SECONDS
+from edgeflock.server.web import Asset
+
+_LONGEST_LOGIN = 4096
+"""The most bytes of a login's body."""
 
 CHUNK_BYTES = 1 << 18
 """Bytes of a large body that are sent at once."""
@@ -41,6 +47,47 @@ async def read_object(request: web.Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise bad_request("the body must be a JSON object")
     return body
+
+
+async def read_token(request: web.Request) -> str:
+    """The token of a login's body, {"token": text}. Raises HTTPBadRequest."""
+    if len(await request.read()) > _LONGEST_LOGIN:
+        raise bad_request(f"the body has at most {_LONGEST_LOGIN} bytes")
+    token = (await read_object(request)).get("token")
+    if not isinstance(token, str) or not token.strip():
+        raise bad_request("token must be a text")
+    return token.strip()
+
+
+def login_response(
+    request: web.Request, role: str, cookie: str, number: str, path: str = "/"
+) -> web.Response:
+    """The answer to a login: {"role": text}, and its number in a cookie that no script can read."""
+    response = web.json_response({"role": role})
+    # Behind a proxy with TLS the request itself does not show it.
+    secure = request.secure or request.headers.get("Origin", "").lower().startswith("https:")
+    age = int(LOGIN_SECONDS)
+    response.set_cookie(
+        cookie, number, max_age=age, path=path, secure=secure, httponly=True, samesite="Strict"
+    )
+    return response
+
+
+def asset_response(request: web.Request, asset: Asset, headers: dict[str, str]) -> web.Response:
+    """Answer with a file of a page. Raises HTTPNotModified if the browser has it."""
+    headers = add_etag(request, asset.digest, headers)
+    is_text = asset.content_type.startswith("text/")
+    if asset.encoding:
+        headers["Content-Encoding"] = asset.encoding
+    response = web.Response(
+        body=BytesIO(asset.octets),
+        headers=headers,
+        content_type=asset.content_type,
+        charset="utf-8" if is_text else None,
+    )
+    if is_text and not asset.encoding:
+        response.enable_compression()
+    return response
 
 
 def octets_response(octets: bytes, status: int, headers: dict[str, str]) -> web.Response:

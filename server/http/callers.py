@@ -7,6 +7,7 @@ from edgeflock.server.http.keys import AUDIT, AUTHORITY, HOST, LOGINS, REGISTER
 from edgeflock.server.http.roles import JOIN, SESSION, access_of, device_paths
 from edgeflock.server.identity import NOBODY, Caller, peer_key
 from edgeflock.shared.errors import Forbidden, Unauthorized
+from edgeflock.shared.identity import secret_of
 from edgeflock.shared.protocol.messages import IN_FIRST_RECORD
 
 CERTIFICATES = (
@@ -16,7 +17,6 @@ CERTIFICATES = (
 
 _CALLER = web.RequestKey("caller", Caller)
 _REFUSAL = web.RequestKey("refusal", Unauthorized)
-_SCHEME = "bearer "
 
 
 def find_caller(request: web.Request) -> Caller:
@@ -28,7 +28,7 @@ def find_caller(request: web.Request) -> Caller:
     """
     if (origin := forwarded_origin(request.transport)) is not None and origin.role:
         return Caller("admin" if origin.role == "admin" else "viewer", origin.account)
-    secret, login = secret_of(request), login_of(request)
+    secret, login = secret_of(request.headers), login_of(request)
     return authenticate(request.app, secret, "" if secret else login)
 
 
@@ -71,12 +71,6 @@ def awaits_credential(request: web.Request) -> bool:
         return False
     offered = ",".join(request.headers.getall("Sec-WebSocket-Protocol", ()))
     return IN_FIRST_RECORD in (name.strip() for name in offered.split(","))
-
-
-def secret_of(request: web.Request) -> str:
-    """The secret of the Authorization header. The scheme ignores case (RFC 9110, section 11.1)."""
-    header = request.headers.get("Authorization", "")
-    return header[len(_SCHEME) :].strip(" ") if header[: len(_SCHEME)].lower() == _SCHEME else ""
 
 
 def login_of(request: web.Request) -> str:

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from edgeflock.server.http.bodies import bad_request, read_object, refusal
-from edgeflock.server.http.callers import caller_of, note, secret_of
+from edgeflock.server.http.callers import caller_of, note
 from edgeflock.server.http.keys import AUTHORITY, HOST, PIN, REGISTER, TRAINING
 from edgeflock.server.http.roles import ADMIN, JOIN, allows
 from edgeflock.server.identity import own_fingerprint
 from edgeflock.server.web import hindrance
-from edgeflock.shared.identity import from_base64url, names, to_base64url, training_page
+from edgeflock.shared.identity import from_base64url, names, secret_of, to_base64url, training_page
 
 routes = web.RouteTableDef()
 
@@ -34,7 +34,7 @@ async def join(request: web.Request) -> web.Response:
     old_proof, caller = _octets(body, "before", 64, 0), caller_of(request)
     register, limit = request.app[REGISTER], request.app[HOST].config.limits.devices
     joined = await asyncio.to_thread(  # it waits for the disk
-        register.join, secret_of(request), name, key, proof, request.app[PIN], old_proof, limit
+        register.join, secret_of(request.headers), name, key, proof, request.app[PIN], old_proof, limit
     )
     action = "has another key" if caller.role == "device" else "joined"
     note(request, caller.name, f"{name!r} {action}", request.remote)

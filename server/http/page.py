@@ -6,23 +6,19 @@ checks it, and the origin of requests.
 
 import asyncio
 import math
-from io import BytesIO
 
 from aiohttp import web
 
 from edgeflock.server.connections import source_of
-from edgeflock.server.http.bodies import add_etag, bad_request, problem, read_object
+from edgeflock.server.http.bodies import asset_response, login_response, problem, read_token
 from edgeflock.server.http.callers import authenticate, caller_of, cookie_of, login_of, note
 from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION, HOST, LOGINS, PAGE_PATH, REGISTER
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
-from edgeflock.server.identity import LOGIN_SECONDS, NOBODY
-from edgeflock.server.web import HEADERS, Asset, edition
+from edgeflock.server.identity import NOBODY
+from edgeflock.server.web import HEADERS, edition
 from edgeflock.shared.errors import Forbidden, Refused, Unauthorized
 
 routes = web.RouteTableDef()
-
-_LONGEST = 4096
-"""The most bytes of a login's body."""
 
 
 @routes.get("/")
@@ -53,7 +49,7 @@ async def get_login(request: web.Request) -> web.Response:
 async def log_in(request: web.Request) -> web.Response:
     """{"token": text}: a cookie that stands for it, for SECONDS at most."""
     address = source_of(request[CONNECTION].address)
-    token = await _token(request)
+    token = await read_token(request)
     try:
         caller = authenticate(request.app, token)
         if caller is NOBODY:
@@ -62,19 +58,9 @@ async def log_in(request: web.Request) -> web.Response:
             raise Forbidden("this token opens no page; create one: edgeflock token create --role viewer")
     except (Unauthorized, Forbidden) as error:
         return _refuse_login(request, token, address, error)
-    response = web.json_response({"role": caller.role})
-    response.set_cookie(
-        cookie_of(request),
-        await asyncio.to_thread(request.app[LOGINS].begin, caller),  # it waits for the disk
-        max_age=int(LOGIN_SECONDS),
-        path=request.app[PAGE_PATH],
-        # Behind a proxy with TLS the request itself does not show it.
-        secure=request.secure or request.headers.get("Origin", "").lower().startswith("https:"),
-        httponly=True,
-        samesite="Strict",
-    )
+    number = await asyncio.to_thread(request.app[LOGINS].begin, caller)  # it waits for the disk
     note(request, caller.name, "logged in to the page", address)
-    return response
+    return login_response(request, caller.role, cookie_of(request), number, request.app[PAGE_PATH])
 
 
 @routes.post("/v1/logout")
@@ -117,30 +103,3 @@ def _asset(request: web.Request, name: str) -> web.StreamResponse:
     if asset is None:
         return problem(404, "not-found", f"the page has no file {name!r:.100}")
     return asset_response(request, asset, HEADERS)
-
-
-def asset_response(request: web.Request, asset: Asset, headers: dict[str, str]) -> web.StreamResponse:
-    """Answer with a file of a page. Raises HTTPNotModified if the browser has it."""
-    headers = add_etag(request, asset.digest, headers)
-    is_text = asset.content_type.startswith("text/")
-    if asset.encoding:
-        headers["Content-Encoding"] = asset.encoding
-    response = web.Response(
-        body=BytesIO(asset.octets),
-        headers=headers,
-        content_type=asset.content_type,
-        charset="utf-8" if is_text else None,
-    )
-    if is_text and not asset.encoding:
-        response.enable_compression()
-    return response
-
-
-async def _token(request: web.Request) -> str:
-    """The token of a login's body."""
-    if len(await request.read()) > _LONGEST:
-        raise bad_request(f"the body has at most {_LONGEST} bytes")
-    token = (await read_object(request)).get("token")
-    if not isinstance(token, str) or not token.strip():
-        raise bad_request("token must be a text")
-    return token.strip()

@@ -163,11 +163,7 @@ def status(
         "egress": traffic.total.egress,
         "base": None if host.base is None else _base(host.base, traffic.base),
         "records": {
-            kind.__name__: {
-                "ingress": traffic.received[kind],
-                "egress": traffic.sent[kind],
-            }
-            for kind in TAGS
+            kind.__name__: {"ingress": traffic.received[kind], "egress": traffic.sent[kind]} for kind in TAGS
         },
         "shared": {
             "samples": host.relay.samples,

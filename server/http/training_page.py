@@ -7,9 +7,8 @@ import asyncio
 
 from aiohttp import web
 
-from edgeflock.server.http.bodies import problem
+from edgeflock.server.http.bodies import asset_response, problem
 from edgeflock.server.http.keys import TRAINING
-from edgeflock.server.http.page import asset_response
 from edgeflock.server.http.roles import EVERYBODY, allows
 from edgeflock.server.web import TRAINING_HEADERS, asset, library_file, missing_libraries
 

@@ -8,13 +8,7 @@ a revoked device or end a quarantine. No event loop; no network but that databas
 """
 
 from edgeflock.server.identity.audit import Audit
-from edgeflock.server.identity.authority import (
-    Authority,
-    demand,
-    key_files,
-    peer_certificate,
-    peer_key,
-)
+from edgeflock.server.identity.authority import Authority, demand, key_files, peer_certificate, peer_key
 from edgeflock.server.identity.certificate import (
     Certificate,
     own_certificate,
@@ -26,13 +20,6 @@ from edgeflock.server.identity.certificate import (
 )
 from edgeflock.server.identity.entry import SessionAuthenticator
 from edgeflock.server.identity.logins import LOGIN_SECONDS, Logins
-from edgeflock.server.identity.records import (
-    NOBODY,
-    Caller,
-    CallerRole,
-    JoinResult,
-    Role,
-    StoredOrder,
-)
+from edgeflock.server.identity.records import NOBODY, Caller, CallerRole, JoinResult, Role, StoredOrder
 from edgeflock.server.identity.register import ADMIN_TOKEN, Register, write_admin_token
 from edgeflock.server.identity.store import IDENTITIES, URL_FILE

@@ -1,8 +1,7 @@
 """Rebuild a journal from the whole part of another one, up to a version. The rest is dropped.
 
 The result is another run, since it will make versions again that devices hold already, with other content.
-Devices start from its model when they join (`RunReplaced`), and lose only the updates that were
-dropped.
+Devices start from its model when they join (`RunReplaced`), and lose only the updates that were dropped.
 """
 
 import secrets

@@ -175,9 +175,7 @@ def _nearest(round: Assignments, device: int, direction: int) -> int | None:
     place = {task: number for number, task in enumerate(tasks)}
     start = place.get(seat.column, 0)
     return min(
-        round.open_tasks(seat),
-        key=lambda task: direction * (place[task] - start) % len(tasks),
-        default=None,
+        round.open_tasks(seat), key=lambda task: direction * (place[task] - start) % len(tasks), default=None
     )
 
 

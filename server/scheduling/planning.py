@@ -74,10 +74,7 @@ def plan(workers: Mapping[int, WorkerLoad], wanted: int) -> dict[int, Slot]:
 
 
 def _assign(
-    slot: Slot,
-    tasks: Collection[int | None],
-    workers: Mapping[int, WorkerLoad],
-    chosen: dict[int, Slot],
+    slot: Slot, tasks: Collection[int | None], workers: Mapping[int, WorkerLoad], chosen: dict[int, Slot]
 ) -> bool:
     """Count `slot` for one of `tasks`, moving other slots if necessary. Return whether it fits."""
     origins: dict[int, int | None] = {}

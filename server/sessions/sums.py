@@ -308,8 +308,7 @@ class SecureSums:
         self._is_due = True
         if self._round is None and len(self._applicants) < self._fewest:
             self._note(
-                0,
-                f"{len(self._applicants)} devices wait for a sum, which has {self._fewest} at least",
+                0, f"{len(self._applicants)} devices wait for a sum, which has {self._fewest} at least"
             )
             self._set_timer(self._seconds)
         self._check()

@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from edgeflock.server.connections import source_of
-from edgeflock.server.http.bodies import problem
-from edgeflock.server.identity import LOGIN_SECONDS, Audit, Caller, Logins, Register
+from edgeflock.server.http.bodies import login_response, problem, read_token
+from edgeflock.server.identity import Audit, Caller, Logins, Register
 from edgeflock.server.supervision.switch import Account
 from edgeflock.server.web import LoginAttempts
 from edgeflock.shared.errors import Unauthorized
+from edgeflock.shared.identity import secret_of
 
 COOKIE = "edgeflock-runs"
 
 _ROLES = ("viewer", "admin")
 """Roles that count here. A device joins one run, with a token of that run."""
-
-_SCHEME = "bearer "
 
 
 class Accounts:
@@ -44,9 +43,10 @@ class Accounts:
         digest = caller.digest
         return Account(caller.role, caller.name, lambda: self.register.is_valid_token(digest))
 
-    def log_in(self, token: str, address: str, *, secure: bool) -> web.Response:
-        """Return the answer to a browser that shows a token: a cookie that stands for it, or a refusal."""
-        caller, source = self.identify({"authorization": f"Bearer {token}"}), source_of(address)
+    async def log_in(self, request: web.Request) -> web.Response:
+        """{"token": text}: a cookie that stands for it, or a refusal."""
+        token, source = await read_token(request), source_of(request.remote or "")
+        caller = self.identify({"authorization": f"Bearer {token}"})
         if caller is None:
             account = self.register.find_account(token)
             if (wait := self._attempts.count_failure(source, account)) > 0:
@@ -59,30 +59,16 @@ class Accounts:
                 "unauthorized",
                 "this needs a token of the server: edgeflock token create FOLDER --role viewer",
             )
-        response = web.json_response({"role": caller.role})
-        response.set_cookie(
-            COOKIE,
-            self._logins.begin(caller),
-            max_age=int(LOGIN_SECONDS),
-            secure=secure,
-            httponly=True,
-            samesite="Strict",
-        )
+        number = self._logins.begin(caller)
         self.audit.note(caller.name, "logged in to the page", address=source)
-        return response
+        return login_response(request, caller.role, COOKIE, number)
 
-    def log_out(self, headers: Mapping[str, str]) -> web.Response:
+    async def log_out(self, request: web.Request) -> web.Response:
         """End the login of the cookie; without one nothing happens."""
-        self._logins.end(_login_of(headers))
+        self._logins.end(_login_of(request.headers))
         response = web.json_response({})
         response.del_cookie(COOKIE, httponly=True, samesite="Strict")
         return response
-
-
-def secret_of(headers: Mapping[str, str]) -> str:
-    """Return the secret of the Authorization header."""
-    text = headers.get("authorization", "")
-    return text[len(_SCHEME) :].strip(" ") if text[: len(_SCHEME)].lower() == _SCHEME else ""
 
 
 def _login_of(headers: Mapping[str, str]) -> str:

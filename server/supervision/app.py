@@ -10,16 +10,17 @@ from aiohttp import web
 from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.connections.forwarding import ForwardedOrigin
 from edgeflock.server.connections.traffic import address_of
-from edgeflock.server.http.bodies import add_etag, bad_request, problem, read_object
+from edgeflock.server.http.bodies import asset_response, problem
 from edgeflock.server.http.roles import READ_METHODS
 from edgeflock.server.identity import Audit, Caller, peer_certificate
-from edgeflock.server.supervision.accounts import Accounts, secret_of
+from edgeflock.server.supervision.accounts import Accounts
 from edgeflock.server.supervision.metrics import merge_metrics, state_metrics
 from edgeflock.server.supervision.processes import RunProcess
 from edgeflock.server.supervision.requests import ask
 from edgeflock.server.supervision.rows import rows_for_operator, rows_for_stranger
 from edgeflock.server.web import HEADERS, Asset, Origins, edition
 from edgeflock.shared.errors import EdgeflockError
+from edgeflock.shared.identity import secret_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -72,8 +73,8 @@ class OwnRoutes:
         app.router.add_post("/v1/runs/{name}/{action:pause|resume|archive}", self._act)
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/v1/login", self._get_login)
-        app.router.add_post("/v1/login", self._log_in)
-        app.router.add_post("/v1/logout", self._log_out)
+        app.router.add_post("/v1/login", self._accounts.log_in)
+        app.router.add_post("/v1/logout", self._accounts.log_out)
         app.router.add_get("/", self._get_asset)
         app.router.add_get("/assets/{name}", self._get_asset)
         return app
@@ -176,28 +177,13 @@ class OwnRoutes:
         role = None if caller is None else caller.role
         return web.json_response({"role": role, "login": login, "edition": edition(self._page)})
 
-    async def _log_in(self, request: web.Request) -> web.Response:
-        """{"token": text}: a cookie that stands for it."""
-        token = (await read_object(request)).get("token")
-        if not isinstance(token, str) or not token.strip():
-            raise bad_request("token must be a text")
-        secure = request.secure or request.headers.get("Origin", "").lower().startswith("https:")
-        return self._accounts.log_in(token.strip(), request.remote or "", secure=secure)
-
-    async def _log_out(self, request: web.Request) -> web.Response:
-        return self._accounts.log_out(request.headers)
-
     async def _get_asset(self, request: web.Request) -> web.Response:
         """A file of the page, or the list of runs."""
         name = request.match_info.get("name", "runs.html")
         asset = self._page.get(name)
         if asset is None:
             return problem(404, "not-found", f"the page has no file {name!r:.100}")
-        headers = add_etag(request, asset.digest, HEADERS)
-        charset = None if asset.content_type.startswith("image/") else "utf-8"
-        return web.Response(
-            body=asset.octets, headers=headers, content_type=asset.content_type, charset=charset
-        )
+        return asset_response(request, asset, HEADERS)
 
 
 async def _get_session(request: web.Request) -> web.Response:

@@ -18,14 +18,7 @@ from edgeflock.server.connections import ConnectionLimits, Meter
 from edgeflock.server.connections.listening import bind
 from edgeflock.server.connections.listening import log as requests_log
 from edgeflock.server.connections.reverse_proxy import ReverseProxy
-from edgeflock.server.identity import (
-    Audit,
-    Register,
-    demand,
-    key_files,
-    tls_of,
-    write_admin_token,
-)
+from edgeflock.server.identity import Audit, Register, demand, key_files, tls_of, write_admin_token
 from edgeflock.server.supervision.accounts import Accounts
 from edgeflock.server.supervision.app import OwnRoutes
 from edgeflock.server.supervision.processes import RunProcess, socket_of

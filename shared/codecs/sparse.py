@@ -26,13 +26,7 @@ from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import bits
 from edgeflock.shared.codecs.others import Codings
-from edgeflock.shared.errors import (
-    IndexMalformed,
-    IndexOutOfRange,
-    IndexRepeated,
-    IndexUnsorted,
-    WrongDtype,
-)
+from edgeflock.shared.errors import IndexMalformed, IndexOutOfRange, IndexRepeated, IndexUnsorted, WrongDtype
 
 Indices = NDArray[np.int64]
 

@@ -203,8 +203,7 @@ def _unknown_category(raw: Raw, column: int, names: tuple[str, ...], sample: int
     state = f"is {text!r:.40}" if text else "is missing"
     return (
         f"{raw.columns[column]} {state}, and the run's categories are {join_names(names)}; correct it, "
-        "remove "
-        "the row, or leave out missing=error: then it counts as none of them"
+        "remove the row, or leave out missing=error: then it counts as none of them"
     )
 
 

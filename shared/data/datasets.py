@@ -36,7 +36,7 @@ from edgeflock.shared.data.own import is_own, read_own
 from edgeflock.shared.data.samples import Dataset, Raw, targets, to_float32
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
-from edgeflock.shared.model.fields import concatenate_inputs, rows
+from edgeflock.shared.model.fields import concatenate_inputs
 
 __all__ = [
     "READERS", "Dataset", "deal", "deal_by_label", "describe", "is_stored",
@@ -133,10 +133,7 @@ def deal(data: Dataset, shares: int, samples: int = 0) -> list[Dataset]:
     There must be at least as many samples as shares.
     """
     dealt = _permutation(len(data))[: samples or None]
-    chosen = (np.sort(dealt[share::shares]) for share in range(shares))
-    return [
-        Dataset(rows(data.x, indices), data.y[indices], description=data.description) for indices in chosen
-    ]
+    return [data.subset(np.sort(dealt[share::shares])) for share in range(shares)]
 
 
 def concatenate(parts: Sequence[Dataset]) -> Dataset:
@@ -170,10 +167,7 @@ def deal_by_label(data: Dataset, shares: int, labels: int, samples: int = 0) -> 
             )
         for place, share in enumerate(owners):
             parts[share].append(of_label[place :: len(owners)])
-    chosen = (np.sort(np.concatenate(part)) for part in parts)
-    return [
-        Dataset(rows(data.x, indices), data.y[indices], description=data.description) for indices in chosen
-    ]
+    return [data.subset(np.sort(np.concatenate(part))) for part in parts]
 
 
 def _permutation(count: int) -> NDArray[np.int64]:

@@ -175,8 +175,7 @@ def _class_numbers(raw: Raw, y: Text, labels: tuple[str, ...]) -> NDArray[np.int
         place = tuple(np.argwhere(classes < 0)[0])
         raise raw.error(
             f"the label is {str(y[place])!r:.40}, and the run's classes are {join_names(labels)}: "
-            "correct it, "
-            "or add it to the server's held-out data (model.data) and begin another run",
+            "correct it, or add it to the server's held-out data (model.data) and begin another run",
             int(place[0]),
         )
     return classes

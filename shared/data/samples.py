@@ -97,7 +97,11 @@ class Dataset:
 
     def load(self) -> "Dataset":
         """Read all of x into memory."""
-        return Dataset(rows(self.x, slice(None)), self.y, description=self.description)
+        return self.subset(slice(None))
+
+    def subset(self, indices: NDArray[np.int64] | slice) -> "Dataset":
+        """Return these samples only, in memory."""
+        return Dataset(rows(self.x, indices), self.y[indices], description=self.description)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,7 @@ def _check_separator(source: str, header: list[str]) -> None:
         if len(header) == 1 and separator in header[0]:
             raise ConfigError(
                 f"data {source!r}: the first line has one cell, {header[0]!r:.60}; name the character "
-                "between "
-                f"two cells: &sep={name}"
+                f"between two cells: &sep={name}"
             )
 
 
@@ -108,8 +107,7 @@ def _blocks(
             if len(cells) != width:
                 raise ConfigError(
                     f"data {source!r}: line {line} has {len(cells)} cells, and the first one {width}; "
-                    "correct "
-                    "it, or name the character between two cells: &sep="
+                    "correct it, or name the character between two cells: &sep="
                 )
         rows = np.array([line for line, _ in block], np.int64)
         columns = list(zip(*(cells for _, cells in block), strict=True))

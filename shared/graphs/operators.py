@@ -119,10 +119,7 @@ TABLE: dict[str, Operator] = {
         shapes.like_first, 1, attributes={"approximate": "s"}, texts=frozenset({b"none", b"tanh"})
     ),
     "Gemm": Operator(
-        shapes.gemm,
-        3,
-        attributes={"alpha": "f", "beta": "f", "transA": "i", "transB": "i"},
-        work=_products,
+        shapes.gemm, 3, attributes={"alpha": "f", "beta": "f", "transA": "i", "transB": "i"}, work=_products
     ),
     "HardSigmoid": Operator(shapes.like_first, 1, attributes={"alpha": "f", "beta": "f"}),
     "LayerNormalization": Operator(

@@ -27,4 +27,11 @@ from edgeflock.shared.identity.proofs import (
     sign,
     verify,
 )
-from edgeflock.shared.identity.tokens import Token, digest_of, from_base64url, to_base64url, training_page
+from edgeflock.shared.identity.tokens import (
+    Token,
+    digest_of,
+    from_base64url,
+    secret_of,
+    to_base64url,
+    training_page,
+)

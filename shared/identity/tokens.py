@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edgeflock.shared.errors import ConfigError
@@ -75,6 +76,12 @@ _PARTS = {"secret": (SECRET_BYTES,), "pin": (0, _DIGEST_BYTES), "graph": (0, _DI
 def training_page(server: str, token: str) -> str:
     """The address at which a browser takes part. Browsers send nobody what follows the #."""
     return f"{server.rstrip('/')}/train#token={token}"
+
+
+def secret_of(headers: Mapping[str, str]) -> str:
+    """The secret of the Authorization header. The scheme ignores case (RFC 9110, section 11.1)."""
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    return secret.strip(" ") if scheme.lower() == "bearer" else ""
 
 
 def digest_of(text: str) -> bytes:

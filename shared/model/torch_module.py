@@ -258,8 +258,7 @@ class FlatModule:
         if self.loss.own:
             raise ConfigError(
                 f"model.loss = {self.criterion.name} does not say which targets it takes; set "
-                "model.data on "
-                "the server, whose samples have such targets"
+                "model.data on the server, whose samples have such targets"
             )
         try:
             x = random.random((_EXAMPLES, *shape), np.float32)

@@ -20,13 +20,7 @@ from numpy.typing import NDArray
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.secure_sum.masks import Vector, VectorShape, centre
 from edgeflock.shared.secure_sum.messages import SumAbandoned
-from edgeflock.shared.secure_sum.quantiser import (
-    Contribution,
-    DecodedSum,
-    Quantiser,
-    entry_width,
-    largest_of,
-)
+from edgeflock.shared.secure_sum.quantiser import Contribution, DecodedSum, Quantiser, entry_width, largest_of
 
 _STEPS = 4
 """Squared steps of C for each entry: C = 2 sqrt(k) s. Rounding then adds at most a 16th to the mean |q|^2."""

@@ -70,7 +70,6 @@ class OptimizerSettings(Section):
         if self.warmup >= end:
             raise ValueError(
                 f"optimizer.warmup = {self.warmup:g} is no shorter than {key} = {end:g}, which includes "
-                "it in "
-                f'schedule = "cosine"; raise {key}'
+                f'it in schedule = "cosine"; raise {key}'
             )
         return end

@@ -56,10 +56,7 @@ def reduction(state: MonitorState, x_axis: XAxis, field: Reduction = "reduction"
 
 
 def _curve(
-    state: MonitorState,
-    x_axis: XAxis,
-    points: Sequence[Evaluation | Moment],
-    values: Sequence[float | None],
+    state: MonitorState, x_axis: XAxis, points: Sequence[Evaluation | Moment], values: Sequence[float | None]
 ) -> PlotCurve:
     """Return the known values, at their places on the axis. Bytes count both ways."""
     start, x, y = start_time(state), [], []

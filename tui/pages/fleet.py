@@ -75,12 +75,8 @@ def _optional_text(value: str | None) -> str:
     return numbers.NOTHING if value is None else numbers.plain(value)
 
 
-def _measure(unit: str) -> Callable[[float | None], str]:
-    return lambda value: numbers.NOTHING if value is None else f"{value:.0f}{unit}"
-
-
-def _standing(value: float | None) -> str:
-    return numbers.NOTHING if value is None else f"{value:+.3f}"
+def _measure(form: str) -> Callable[[float | None], str]:
+    return lambda value: numbers.NOTHING if value is None else form.format(value)
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -130,7 +126,7 @@ COLUMNS: tuple[Column, ...] = (
         "its part of the updates in the model",
     ),
     _column("depth", "depth", 6, numbers.count, "samples that wait in its buffer"),
-    _column("cpu", "cpu", 4, _measure("%"), "of all its cores"),
+    _column("cpu", "cpu", 4, _measure("{:.0f}%"), "of all its cores"),
     Column(
         "ram",
         "ram",
@@ -139,13 +135,15 @@ COLUMNS: tuple[Column, ...] = (
         lambda row, state, labels: numbers.memory(row.ram, row.memory),
         "used and total memory",
     ),
-    _column("temperature", "temp", 4, _measure("°"), "Celsius"),
-    _column("battery", "batt", 4, _measure("%"), "battery"),
+    _column("temperature", "temp", 4, _measure("{:.0f}°"), "Celsius"),
+    _column("battery", "batt", 4, _measure("{:.0f}%"), "battery"),
     _column("backend", "backend", 7, _optional_text, "what it trains with", "left"),
     _column("refused", "refused", 7, numbers.count, "updates that were refused"),
     _column("clipped", "clipped", 7, numbers.count, "updates that the defence scaled down"),
     _column("dropped", "dropped", 7, numbers.count, "updates that the defence dropped"),
-    _column("standing", "stand", 6, _standing, "how its updates agree with the server's own gradient"),
+    _column(
+        "standing", "stand", 6, _measure("{:+.3f}"), "how its updates agree with the server's own gradient"
+    ),
     _column("drops", "drops", 6, numbers.count, "samples that its buffer had no room for"),
     _column("quarantined", "quarantined", 11, numbers.count, "samples that were unfit for training"),
     _column("duplicates", "duplicates", 10, numbers.count, "samples that had come before"),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from edgeflock.shared.protocol.frames import DeviceRow, Overview
+from edgeflock.shared.protocol.frames import COLUMNS, Overview
 from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.pages.findings import finding_line
@@ -43,7 +43,6 @@ def block(state: MonitorState, source: str, width: int) -> list[Line]:
 def summary(state: MonitorState) -> dict[str, Any]:
     """Return all that a screen shows, as plain JSON types."""
     overview, run = state.overview, state.run
-    names = [name.rstrip("_") for name in DeviceRow._fields]
     return {
         "time": state.time,
         "run": run.run,
@@ -59,7 +58,7 @@ def summary(state: MonitorState) -> dict[str, Any]:
         "device_egress": state.traffic.egress,
         "reduction_both_ways": state.traffic.reduction_both_ways,
         "evaluations": [evaluation._asdict() for evaluation in state.evaluations],
-        "devices": [dict(zip(names, row, strict=True)) for row in state.devices.values()],
+        "devices": [dict(zip(COLUMNS, row, strict=True)) for row in state.devices.values()],
         "events": [event._asdict() for event in state.events],
         "missed_events": state.missed_events,
         "config": run.config,

@@ -205,8 +205,5 @@ class FleetPage(PageWidget):
             if was_chosen and event.chain > 1:
                 self.action_open()
 
-    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        self.action_move(3)
-
-    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        self.action_move(-3)
+    def scroll_wheel(self, direction: int) -> None:
+        self.action_move(3 * direction)

@@ -66,6 +66,15 @@ class PageWidget(LineWidget, can_focus=True):
         """The number of visible lines of a list."""
         return max(1, self.size.height - 1)
 
+    def scroll_wheel(self, direction: int) -> None:
+        """Follow the mouse wheel down (1) or up (-1)."""
+
+    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
+        self.scroll_wheel(1)
+
+    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
+        self.scroll_wheel(-1)
+
 
 class OverviewPage(PageWidget):
     """The page of numbers and curves."""
@@ -119,11 +128,8 @@ class EventsPage(PageWidget):
         if (state := self.state) is not None and (found := filter_events(state.events, self.filter_query)):
             self.open_device(found[-1 - cursor_index(found, self.chosen)].device, "event")
 
-    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        self.action_choose(-3)
-
-    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        self.action_choose(3)
+    def scroll_wheel(self, direction: int) -> None:
+        self.action_choose(-3 * direction)
 
 
 class FindingsPage(PageWidget):
@@ -160,11 +166,8 @@ class FindingsPage(PageWidget):
         if (state := self.state) is not None and (found := state.overview.findings):
             self.open_device(found[self._cursor_index(state)].device, "finding")
 
-    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        self.action_choose(1)
-
-    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        self.action_choose(-1)
+    def scroll_wheel(self, direction: int) -> None:
+        self.action_choose(direction)
 
 
 class ConfigPage(PageWidget):
@@ -187,11 +190,8 @@ class ConfigPage(PageWidget):
         self.top += lines
         self.redraw()
 
-    def on_mouse_scroll_down(self, _: events.MouseScrollDown) -> None:
-        self.action_scroll_by(3)
-
-    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        self.action_scroll_by(-3)
+    def scroll_wheel(self, direction: int) -> None:
+        self.action_scroll_by(3 * direction)
 
 
 class DevicePage(PageWidget):

@@ -8,15 +8,7 @@ from statistics import fmean
 from edgeflock.papers.adacomp import experiments
 from edgeflock.papers.adacomp.experiments import ASGD, RECORD
 from edgeflock.papers.adacomp.report import report, summarise
-from edgeflock.papers.reproduce import (
-    Measured,
-    Method,
-    Reproduction,
-    Results,
-    by_part,
-    measure,
-    narrate,
-)
+from edgeflock.papers.reproduce import Measured, Method, Reproduction, Results, by_part, measure, narrate
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 

@@ -21,7 +21,7 @@ from edgeflock.papers.easgd.settings import (
 from edgeflock.papers.reproduce import Measured, Reproduction, Results
 from edgeflock.results.figures import Bars, Panel, draw, draw_bars
 from edgeflock.results.outcomes import Outcome
-from edgeflock.shared.numbers import integer, percent, size
+from edgeflock.shared.numbers import integer, number, percent, size
 
 
 def samples_per_second(outcome: Outcome) -> float:
@@ -140,7 +140,7 @@ def _throughput(summary: dict[str, Any]) -> list[str]:
             rates = measured["throughput"][link]
             cells = [integer(rates.get(method.name)) for method in METHODS]
             paper = f"{task.gain:+.1%}" if link == "1 Gbps" else ""
-            gain = _signed(measured["gain"][link])
+            gain = number(measured["gain"][link], "+.1%")
             lines.append(f"| {task.name} | {link} | {' | '.join(cells)} | {gain} | {paper} |")
     return [
         *lines,
@@ -148,7 +148,7 @@ def _throughput(summary: dict[str, Any]) -> list[str]:
         "Over sync SGD on 1 Gbps the paper has an increase of 0.1 to 8.8 times by staggered EASGD and of "
         "0.9 to 1.8 times by SigComp; we have "
         + "; ".join(
-            f"{_times(by[STAGGERED.name])} and {_times(by[SIGCOMP.name])} ({task.name})"
+            f"{number(by[STAGGERED.name], '.1f')} and {number(by[SIGCOMP.name], '.1f')} ({task.name})"
             for task in TASKS
             for by in [summary["tasks"][task.name]["speed_up"]["1 Gbps"]]
         )
@@ -205,11 +205,3 @@ def _differences(summary: dict[str, Any]) -> Iterator[str]:
                 for which in ("last", "last_five")
             ]
             yield f"| {task.name} | {' | '.join(cells)} |"
-
-
-def _times(part: float | None) -> str:
-    return "-" if part is None else f"{part:.1f}"
-
-
-def _signed(part: float | None) -> str:
-    return "-" if part is None else f"{part:+.1%}"

@@ -149,9 +149,7 @@ def _changing(summary: dict[str, Any]) -> list[str]:
         rate, _, method = name.partition(" ")
         lines.append(
             f"| {rate} | {method} | {integer(one['updates'])} | {integer(one['samples'])} "
-            f"| {percent(one['dropped'])} | {one['gap']:.1f} "
-            f"| {percent(one['accuracy'])} | {percent(one['last_accuracy'])} "
-            f"| {percent(one['last_five_accuracy'])} |"
+            f"| {percent(one['dropped'])} | {one['gap']:.1f} | {_learnt(one)} |"
         )
     return [*lines, ""]
 
@@ -268,9 +266,9 @@ def _asynchronous(summary: dict[str, Any], figures: set[str]) -> list[str]:
         reach = one["seconds_to_target"]
         lines.append(
             f"| {name} | {', '.join(f'{rate:g}' for rate in one['rate'].values())} "
-            f"| {integer(one['seconds']['at'])} | {_side_by_side(one['seconds'])} | "
-            f"{integer(reach['rounds'])} "
-            f"| {integer(reach['async'])} | {size(one['traffic']['at'])} | {_side_by_side(one['traffic'])} |"
+            f"| {integer(one['seconds']['at'])} | {_side_by_side(one['seconds'])} "
+            f"| {integer(reach['rounds'])} | {integer(reach['async'])} "
+            f"| {size(one['traffic']['at'])} | {_side_by_side(one['traffic'])} |"
         )
     return [*lines, "", *image(figures, "scadles-async", "With stragglers")]
 

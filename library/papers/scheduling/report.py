@@ -12,6 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from edgeflock.papers.scheduling.completion import SCENARIOS
 from edgeflock.papers.scheduling.experiments import SCHEMES, Averages, CompletionMeans, Draw
 from edgeflock.results.figures import COLOURS, GRID, label_axes, panels
+from edgeflock.shared.numbers import number
 
 _MARKERS = dict(zip(SCHEMES, ("v", "^", "", "s", "o", "x"), strict=True))
 
@@ -168,7 +169,7 @@ def _by_load(summary: dict[str, Any]) -> list[str]:
         lines += [f"| {name}, r = | {' | '.join(map(str, loads))} |", f"|---|{'--:|' * len(loads)}"]
         for scheme in SCHEMES:
             if scheme != "SS":
-                lines.append(f"| {scheme} | {' | '.join(map(_ratio, against[scheme]))} |")
+                lines.append(f"| {scheme} | {' | '.join(number(one, '.2f') for one in against[scheme])} |")
         lines.append("")
     return lines
 
@@ -181,7 +182,7 @@ def _by_target(summary: dict[str, Any]) -> list[str]:
             lines += [f"| {name}, r = {r}, k = | {' | '.join(map(str, targets))} |"]
             lines += [f"|---|{'--:|' * len(targets)}"]
             lines += [
-                f"| {scheme} | {' | '.join(map(_seconds, by[scheme]))} |"
+                f"| {scheme} | {' | '.join(number(one, '.3g') for one in by[scheme])} |"
                 for scheme in ("RA", "CS", "SS", "lower bound")
                 if by[scheme][0] is not None
             ]
@@ -207,7 +208,7 @@ def _decided(summary: dict[str, Any]) -> list[str]:
     for name, one in summary["scenarios"].items():
         for row in one["decided_on_the_way"]:
             cells = ("adaptive, everywhere", "SS", "CS", "RA", "adaptive, cyclic", "least, cyclic")
-            numbers = " | ".join(_ratio(row.get(cell), 3) for cell in cells)
+            numbers = " | ".join(number(row.get(cell), ".3f") for cell in cells)
             lines.append(f"| {name} | {row['world']} | {row['r']} | {numbers} |")
     changing = [
         row
@@ -223,11 +224,3 @@ def _decided(summary: dict[str, Any]) -> list[str]:
         f"these rows of {len(SCENARIOS)} scenarios.",
         "",
     ]
-
-
-def _ratio(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"

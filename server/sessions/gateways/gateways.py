@@ -30,12 +30,7 @@ class Gateways:
     """
 
     def __init__(
-        self,
-        host: RunHost,
-        writer: Writer,
-        pin: bytes,
-        model_file: Path | None,
-        authority: str,
+        self, host: RunHost, writer: Writer, pin: bytes, model_file: Path | None, authority: str
     ) -> None:
         """`pin`: see gateway.Sync. `authority` (PEM) signs certificates of devices; empty: they need none."""
         self.host, self.writer, self._authority = host, writer, authority

@@ -19,13 +19,7 @@ from edgeflock.server.sessions.answers import PendingUpdate, settle
 from edgeflock.server.sessions.conversation import count_outcome
 from edgeflock.server.sessions.device_admission import ServerAdmission
 from edgeflock.server.sessions.task_feed import TaskFeed
-from edgeflock.shared.errors import (
-    Malformed,
-    Quarantined,
-    Refused,
-    SessionRefused,
-    Superseded,
-)
+from edgeflock.shared.errors import Malformed, Quarantined, Refused, SessionRefused, Superseded
 from edgeflock.shared.protocol import gateway, gateway_coding, wire
 from edgeflock.shared.protocol.messages import Record, Samples, Telemetry, Update
 
