@@ -44,6 +44,7 @@ from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Receipt, SecureSum, Update
 from edgeflock.shared.secure_sum.aggregator import Aggregator, check_keys
 from edgeflock.shared.secure_sum.coordinates import Coordinates
+from edgeflock.shared.secure_sum.masks import Vector, VectorShape
 from edgeflock.shared.secure_sum.messages import SumStep
 from edgeflock.shared.secure_sum.participant import RoundParticipant, RoundTerms
 from edgeflock.shared.secure_sum.quantiser import Contribution, Quantiser
@@ -70,12 +71,18 @@ ARMS = {
 
 
 def run_arm(
-    arm: str, devices: int, rounds: int, drop: float, seed: int, bad: float = 0.0, more: Sequence[str] = ()
+    arm: str,
+    devices: int,
+    rounds: int,
+    drop: float,
+    seed: int,
+    bad: float = 0.0,
+    large: bool = False,
+    more: Sequence[str] = (),
 ) -> dict[str, object]:
     """Run a fleet; return its figures. The run ends after `rounds` rounds of the devices that stay.
 
-    `bad` is the part of devices that send the opposite of their gradient, ten times as large. `more` are
-    settings beside those of the arm.
+    `bad` is the part of devices that do as `spoiling` says. `more` are settings beside those of the arm.
     """
     torch.set_num_threads(1)
     each = 1 if arm.startswith("private") else devices
@@ -86,13 +93,13 @@ def run_arm(
     with (
         tempfile.TemporaryDirectory() as folder,
         dropping(drop, random) as drops,
-        spoiling(round(bad * devices)),
+        spoiling(round(bad * devices), large),
     ):
         result = run_fleet(prepare(file), seed, Path(folder), Callbacks(on_evaluated=curve.append))
         seconds = result.total_s - result.gradient_s - result.evaluation_s
     total = curve[-1]
     return {
-        "arm": arm, "devices": devices, "drop": drop, "bad": bad, "settings": [*more], "seed": seed,
+        "arm": arm, "devices": devices, "drop": drop, "bad": bad, "large": large, "settings": [*more], "seed": seed,
         "rounds": rounds, "ended": result.ended,
         "dropped": len(drops), "accuracy": [round(one.accuracy or 0, 4) for one in curve],
         "rounds_to_90": next((2 * n for n, one in enumerate(curve) if (one.accuracy or 0) >= 0.9), None),
@@ -104,17 +111,31 @@ def run_arm(
 
 
 @contextmanager
-def spoiling(count: int) -> Iterator[None]:
-    """Let `count` devices of private runs add the opposite of their gradient, ten times as large."""
+def spoiling(count: int, large: bool = False) -> Iterator[None]:
+    """Let `count` devices of private runs add the opposite of their gradient, ten times as large.
+
+    The code of the device clips it. With `large`, they add a quarter of the modulus to each entry instead.
+    """
     known: dict[int, int] = {}
-    plain = SumParticipant._take_part
+    hostile: set[int] = set()
+    plain, mask = SumParticipant._take_part, RoundParticipant.mask
 
     async def take_part(self: SumParticipant, one: RoundParticipant, steps: LocalSteps) -> int:
         if known.setdefault(id(self), len(known)) < count:
+            hostile.add(id(one))
             steps = replace(steps, gradient=-10 * steps.gradient)
-        return await plain(self, one, steps)
+        try:
+            return await plain(self, one, steps)
+        finally:
+            hostile.discard(id(one))
 
-    with patch.object(SumParticipant, "_take_part", take_part):
+    def add(self: RoundParticipant, answer: bytes, vector: Vector, shape: VectorShape) -> bytes:
+        if large and id(self) in hostile:
+            vector = vector.copy()
+            vector[: shape.entries] = 1 << (shape.width - 2)
+        return mask(self, answer, vector, shape)
+
+    with patch.object(SumParticipant, "_take_part", take_part), patch.object(RoundParticipant, "mask", add):
         yield
 
 
@@ -312,6 +333,7 @@ def main() -> None:
     fleet.add_argument("--drop", type=float, default=0.0)
     fleet.add_argument("--seed", type=int, default=0)
     fleet.add_argument("--bad", type=float, default=0.0, help="part of the devices, of a private run")
+    fleet.add_argument("--large", action="store_true", help="they add what no gradient has")
     fleet.add_argument("--set", nargs="*", default=[], help="settings beside those of the arm")
     formula = commands.add_parser("bonawitz")
     formula.add_argument("devices", type=int)
@@ -325,7 +347,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.command == "fleet":
         run = chosen.arm, chosen.devices, chosen.rounds, chosen.drop, chosen.seed
-        print(json.dumps(run_arm(*run, chosen.bad, chosen.set)))
+        print(json.dumps(run_arm(*run, chosen.bad, chosen.large, chosen.set)))
     elif chosen.command == "round":
         print(json.dumps(time_round(chosen.devices, chosen.parameters, chosen.drop)))
     elif chosen.command == "bonawitz":
