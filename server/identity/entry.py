@@ -34,8 +34,8 @@ class SessionAuthenticator:
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the answer that begins the session."""
-        headers = {CHALLENGE: to_base64url(self.challenge)}
-        return headers | {ROTATE: "1"} if self.register.devices[self.caller.name].rotate else headers
+        is_to_rotate = self.register.is_to_rotate(self.caller.name, self.caller.digest)
+        return {CHALLENGE: to_base64url(self.challenge)} | ({ROTATE: "1"} if is_to_rotate else {})
 
     def check(self, name: str, proof: bytes) -> None:
         """Raises Unauthorized if the proof does not hold, Quarantined during a quarantine."""

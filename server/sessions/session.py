@@ -100,7 +100,7 @@ class Session:
 
     async def leave(self) -> None:
         """End this session because the server stops. The device will connect again."""
-        self._set_end_reason("stopped: the server stops")
+        self._set_end_reason("stopped: the server closed the session")
         await self._socket.close(WSCloseCode.GOING_AWAY)
 
     def apply_order(self) -> None:

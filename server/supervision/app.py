@@ -188,7 +188,7 @@ class OwnRoutes:
 
 async def _get_session(request: web.Request) -> web.Response:
     """Tell a device, or one that wants to join, that its address names no run."""
-    return problem(300, "several-runs", "this server hosts several runs; add /v1/runs/NAME to its address")
+    return problem(300, "several-runs", "several runs are here: add /v1/runs/NAME, and use a token of it")
 
 
 async def _get_livez(request: web.Request) -> web.Response:

@@ -157,7 +157,7 @@ class RunProcess:
                 process.kill()
                 await process.wait()
         return (
-            printable(said.decode("utf-8", "replace").rpartition("edgeflock: ")[2])
+            printable(said.decode("utf-8", "replace").rpartition("edgeflock: ")[2].strip())
             if process.returncode
             else ""
         )

@@ -81,7 +81,7 @@ def _status_error(url: str, status: int) -> ConfigError | None:
         )
     if status in (401, 403, 407):
         return ConfigError(f"{url} does not accept this machine (it answers {status}): ask its operator")
-    return ConfigError(f"{url} is no Edgeflock server (it answers {status}): check the address")
+    return ConfigError(f"{url} is no Edgeflock server or run (it answers {status}): check the address")
 
 
 def _certificate_error(url: str, error: ssl.SSLCertVerificationError) -> ConfigError | None:
@@ -93,7 +93,8 @@ def _certificate_error(url: str, error: ssl.SSLCertVerificationError) -> ConfigE
     elif code in _OTHER_NAMES:
         remedy = "use a name that it is valid for"
     else:
-        remedy = "if its authority is your own, name the file of its certificate in SSL_CERT_FILE"
+        remedy = "if an Edgeflock server made it itself, give a token of its run (--token-file); "
+        remedy += "if its authority is your own, name the file of its certificate in SSL_CERT_FILE"
     reason = error.verify_message.rstrip(".")
     return ConfigError(f"{url} shows a certificate that this machine does not trust ({reason}): {remedy}")
 

@@ -14,7 +14,7 @@ from edgeflock.client.run.building import Building
 from edgeflock.client.run.choosing import ClientObjects
 from edgeflock.client.training import Trainer, attempts
 from edgeflock.client.transport.credentials import join
-from edgeflock.shared.errors import ConfigError, NameInUse, TrainingFailed
+from edgeflock.shared.errors import ConfigError, EdgeflockError, NameInUse, TrainingFailed
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.settings.client import ClientSettings
@@ -150,6 +150,8 @@ async def test_plain_http_to_a_port_that_speaks_tls_is_named(tmp_path: Path) -> 
             await run_client(settings)
         with pytest.raises(ConfigError, match="speaks TLS: write https:// instead of http://"):
             await anext(FeedClient(url, "").frames())
+        with pytest.raises(EdgeflockError, match="speaks TLS: write https:// instead of http://"):
+            await FeedClient(url, "").request("GET", "/v1/status")
         async with connected(hosted.port) as anybody:
             anybody.writer.write(b"GET / HTTP/1.1\r\nHost: server.example\r\n\r\n")
             said = await anybody.reader.read()

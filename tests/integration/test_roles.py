@@ -173,6 +173,9 @@ async def test_a_device_rotates_its_key_when_it_is_asked_to(tmp_path: Path) -> N
         (second,) = told
         assert (second.name, second.realm) == ("pi", first.realm)
         assert second.key != first.key
+        async with Link(hosted.url, second, hello, Random(0), on_renewed=told.append) as device:
+            await device.join()
+        assert told == [second], "it is asked for one new key"
         async with link(hosted.port, "pi", second) as device:
             assert (await device.join()).sequence == 1
         async with link(hosted.port, "pi", first) as device:

@@ -190,7 +190,8 @@ def _refusal(status: int, path: str, body: bytes) -> EdgeflockError:
         return EdgeflockError(printable(str(json.loads(body)["detail"])))
     except (ValueError, KeyError, TypeError, RecursionError):
         missing = f"the server has no {path}; is it of this version?"
-        detail = {403: "this token may not", 404: missing}.get(status, "no reason given")
+        tls = "the server speaks TLS: write https:// instead of http://"
+        detail = {403: "this token may not", 404: missing, 426: tls}.get(status, "no reason given")
         return EdgeflockError(f"{detail} ({status})")
 
 
