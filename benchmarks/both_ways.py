@@ -31,8 +31,8 @@ from benchmarks.learning.rivals.averaging import FedAvg
 from benchmarks.learning.rivals.federation import Rival, Simulation
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.papers.adacomp import experiments
-from edgeflock.papers.adacomp.experiments import ASGD, AVERAGED, FIGURE_3, RATES, RECORD
-from edgeflock.papers.reproduce import Method
+from edgeflock.papers.adacomp.experiments import ASGD, FIGURE_3, RATES, RECORD
+from edgeflock.papers.reproduce import AS_PUBLISHED, Method
 from edgeflock.results.outcomes import Setting
 from edgeflock.results.sweep import Job, outcome, sweep
 from edgeflock.shared.errors import ConfigError
@@ -84,7 +84,7 @@ class Scale:
         assert isinstance(steps, int), "a number of steps"
         fewer = max(1, steps // 2)  # so that none computes more gradients than the record
         updates, every = self.updates // fewer, self.every // fewer
-        scale = experiments.AdacompScale(updates, updates, every, averaged=False, seeds=(0,))
+        scale = experiments.AdacompScale(updates, updates, every, seeds=(0,))
         (experiment,) = experiments.figure_3(self.data, scale, (method,))
         return experiment.file
 
@@ -103,17 +103,24 @@ def rows(scale: Scale) -> Iterator[Row]:
 
 def fleets() -> Iterator[tuple[Method, tuple[float, ...]]]:
     """Methods of Edgeflock's own engine with their learning rates; ours comes last."""
-    yield replace(ASGD, name="dense ASGD"), RATES
-    yield replace(AVERAGED, name="dense ASGD, averaged model"), RATES
-    constant = {**ASGD.settings, "coordination.rule": "none"}
+    yield replace(_newest(ASGD), name="dense ASGD"), RATES
+    averaged = {**ASGD.settings, "fleet.evaluate_unaveraged": False}
+    yield replace(ASGD, name="dense ASGD, averaged model", settings=averaged), RATES
+    constant = {**_newest(ASGD).settings, "coordination.rule": "none"}
     yield replace(ASGD, name="dense ASGD, constant rate", settings=constant), (0.00025, 0.0005, 0.001)
     for method in FIGURE_3:
         if method is not ASGD:
-            yield method, tuple(rate for rate in RATES if method.rate <= rate <= 2 * method.rate)
+            yield _newest(method), tuple(rate for rate in RATES if method.rate <= rate <= 2 * method.rate)
     yield RECORD, (RECORD.rate,)
     yield Method(RECORDS, PRESETS["low-bandwidth"], 0.07), (0.07, RECORD.rate)
     cohort = {**PRESETS["cohort"], "local.rate": 0.1, "coordination.deadline": 1e6}
     yield Method(OURS, cohort, 0.5), (0.3, 0.5)
+
+
+def _newest(method: Method) -> Method:
+    """Return a method of the paper whose newest model alone is evaluated."""
+    settings = {**method.settings, **AS_PUBLISHED, "fleet.evaluate_unaveraged": False}
+    return replace(method, settings=settings)
 
 
 def federated() -> Iterator[tuple[str, FedAvg | FedBuff | HeavyBall]]:

@@ -48,6 +48,9 @@ class FleetSettings(Section):
         Field(min_length=1),
     ] = Field((0,), description="one run each")
     evaluate_every: Annotated[int, Field(ge=1)] = Field(500, description="updates")
+    evaluate_unaveraged: bool = Field(
+        False, description="evaluate the newest version as well as the averaged model (a metric)"
+    )
     seconds: _Finite = Field(0.0, description="stop at this virtual time; 0: never")
 
 

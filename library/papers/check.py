@@ -35,7 +35,7 @@ def measure_again(options: Reproduction) -> dict[str, float]:
     figures: dict[str, float] = {}
     for one in measure(options, _experiments(options.data, quick=options.quick), (0,)):
         name = f"{one.experiment.part}, {one.experiment.name}, {one.experiment.file.end.updates:,} updates"
-        figures[f"{name}: accuracy"] = one.setting.outcomes[0].last
+        figures[f"{name}: accuracy"] = one.setting.unaveraged.outcomes[0].last
         figures[f"{name}: bytes"] = one.setting.outcomes[0].rows[-1]["ingress"]
     scale = scheduling.SchedulingScale(draws=8, samples=2_000, rounds=0)
     for scenario in SCENARIOS:

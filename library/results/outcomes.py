@@ -48,7 +48,18 @@ class Outcome:
     @property
     def last_five(self) -> float:
         """The mean accuracy of the last five evaluations, or of all if they are fewer; 0 if there is none."""
-        return statistics.fmean(self.accuracies[-LAST:]) if self.rows else 0.0
+        return self.mean_of_last(LAST)
+
+    def mean_of_last(self, count: int) -> float:
+        """Return the mean accuracy of the last `count` evaluations, or of all; 0 if there is none."""
+        return statistics.fmean(self.accuracies[-count:]) if self.rows else 0.0
+
+    @property
+    def unaveraged(self) -> "Outcome":
+        """The run with the accuracies of fleet.evaluate_unaveraged, if it has them."""
+        newest = [row.get("metrics", {}).get("unaveraged", row["accuracy"]) for row in self.rows]
+        rows = [{**row, "accuracy": accuracy} for row, accuracy in zip(self.rows, newest, strict=True)]
+        return Outcome(rows, self.end)
 
     def truncate(self, key: str, value: float) -> "Outcome":
         """Return the run up to the evaluations where `key` was at most `value`."""
@@ -83,6 +94,11 @@ class Setting:
     label: str
     outcomes: Sequence[Outcome]
 
+    @property
+    def unaveraged(self) -> "Setting":
+        """The same runs with the accuracies of fleet.evaluate_unaveraged, if they have them."""
+        return Setting(self.label, [outcome.unaveraged for outcome in self.outcomes])
+
     def best(self) -> list[float]:
         """The highest accuracy of each run."""
         return [outcome.best for outcome in self.outcomes]
@@ -94,6 +110,10 @@ class Setting:
     def last_five(self) -> list[float]:
         """The mean accuracy of each run's last five evaluations."""
         return [outcome.last_five for outcome in self.outcomes]
+
+    def last_ten(self) -> list[float]:
+        """The mean accuracy of each run's last ten evaluations."""
+        return [outcome.mean_of_last(10) for outcome in self.outcomes]
 
     def costs_to_reach(self, accuracy: float, key: str) -> list[float] | None:
         """Return `key` (updates, seconds, traffic) where each run reached `accuracy`; None if one did not."""

@@ -344,6 +344,8 @@ class _FleetRun:
         if self._file.evaluation.on_devices:
             found = self._measure_on_devices(theta)
             metrics = {**metrics, **{f"on_devices.{key}": number for key, number in found.items()}}
+        if self._file.fleet.evaluate_unaveraged:
+            metrics = {**metrics, "unaveraged": self._measure(self._engine.theta()[1]).accuracy}
         evaluation = Evaluation(version, seconds, loss, scores.accuracy, *octets, metrics, scores.classes)
         recovery = self._engine.steering.record(evaluation, (), may_recover=True)
         self._evaluations.append(evaluation)

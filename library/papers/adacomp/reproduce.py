@@ -23,9 +23,11 @@ def reproduce_adacomp(options: Reproduction) -> None:
     data = options.data
     samples = len(datasets.load(data, "train"))
     methods: tuple[Method, ...] = experiments.FIGURE_3
+    tried: list[Measured] = []
     if options.grid:
         narrate("Learning rates")
-        methods = best_rates(measure(options, experiments.grid(data, scale), scale.seeds[:1]))
+        tried = measure(options, experiments.grid(data, scale), scale.seeds[:1])
+        methods = best_rates(tried)
     ours = next(method for method in methods if method.name == experiments.ADACOMP.name)
     narrate("The record, Figure 3, Table II, Figure 4")
     parts = [
@@ -35,7 +37,9 @@ def reproduce_adacomp(options: Reproduction) -> None:
         *experiments.figure_4(data, samples, scale, ours),
     ]
     headline = (RECORD.name, ASGD.name)
-    results = by_part(measure(options, parts, scale.seeds, lambda one: one.method.name in headline))
+    results = by_part(
+        [*measure(options, parts, scale.seeds, lambda one: one.method.name in headline), *tried]
+    )
     if not finished_enough(results):
         raise ConfigError(
             f"--finished: in {options.out} no run has ended yet of {RECORD.name}, or of {ASGD.name}"
@@ -53,8 +57,9 @@ def best_rates(measured: Iterable[Measured]) -> tuple[Method, ...]:
     """The methods of Figure 3, each at the rate of the grid that reached 97% first, or else came furthest."""
 
     def merit(one: Measured) -> tuple[float, float]:
-        updates = one.setting.costs_to_reach(0.97, "updates")
-        return -fmean(updates) if updates else -math.inf, fmean(one.setting.best())
+        newest = one.setting.unaveraged
+        updates = newest.costs_to_reach(0.97, "updates")
+        return -fmean(updates) if updates else -math.inf, fmean(newest.best())
 
     best: dict[str, Measured] = {}
     for one in measured:

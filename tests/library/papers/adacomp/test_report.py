@@ -3,8 +3,19 @@
 from pathlib import Path
 
 from edgeflock.papers.adacomp import experiments
+from edgeflock.papers.adacomp.experiments import QUICK
 from edgeflock.papers.adacomp.report import PAPER, report
-from tests.library.papers.adacomp.runs import DENSE, SHORT, SMALL, results_of, row_of, summary_of
+from edgeflock.results.outcomes import Outcome
+from tests.library.papers.adacomp.runs import (
+    DATA,
+    DENSE,
+    SHORT,
+    SMALL,
+    measured,
+    results_of,
+    row_of,
+    summary_of,
+)
 
 
 def test_the_report(tmp_path: Path) -> None:
@@ -17,6 +28,8 @@ def test_the_report(tmp_path: Path) -> None:
         "97.70% (97.50% to 97.90%)",
         "97.70% (97.50% to 97.90%)",
         "96.50% (96.00% to 97.00%)",
+        "97.70% (97.50% to 97.90%)",
+        "96.50% (96.00% to 97.00%)",
         "97.85%",
         *("1,500", "2,500", "-"),
     ]
@@ -26,13 +39,20 @@ def test_the_report(tmp_path: Path) -> None:
         "98.30% (98.10% to 98.50%)",
         "98.30% (98.10% to 98.50%)",
         "96.90% (96.87% to 96.93%)",
+        "98.30% (98.10% to 98.50%)",
+        "96.90% (96.87% to 96.93%)",
         "-",
         *("1,000", "2,000", "3,000"),
     ]
     assert "\n| 97% | record | 2.0 MB (4.0x) | 200.0 kB (40x) | 2.2 MB (7.3x) |\n" in markdown
     assert "| 98% | record |" in markdown
     assert "| 98% | ASGD |" not in markdown, "not every run came so far"
-    assert row_of(markdown, "60,000 images, crashes, n=200") == ["1", "95.25%", "94.25%", "79.04%", "97.17%"]
+    assert row_of(markdown, "60,000 images, crashes, n=200") == [
+        "1",
+        *("95.25%", "94.25%", "79.04%"),
+        *("95.25%", "79.04%"),
+        "97.17%",
+    ]
     # 96.50% less 95.25%; and two equal ones.
     assert (
         "Loss of the best, in points: "
@@ -40,7 +60,7 @@ def test_the_report(tmp_path: Path) -> None:
         "0.00 (12,000 images, no crashes, n=200 against 12,000 images, crashes, n=200).\n"
     ) in markdown
     for name in PAPER["table 2"] | PAPER["figure 4"]:
-        assert len(row_of(markdown, name)) == 5
+        assert len(row_of(markdown, name)) == 7
     for figure in ("adacomp-figure3", "adacomp-figure4"):
         assert f"({figure}.png)" in markdown
         assert (tmp_path / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
@@ -57,3 +77,20 @@ def test_the_report_without_a_reduction(tmp_path: Path) -> None:
     markdown = report(results, summary_of(results), tmp_path)
     assert "Dense ASGD did not reach 97% in every run, so there is no ratio at 97%." in markdown
     assert "times** less" not in markdown
+
+
+def test_both_models_of_a_run_and_the_learning_rates(tmp_path: Path) -> None:
+    results = results_of(DENSE, SMALL)
+    rows = [{**row, "metrics": {"unaveraged": row["accuracy"] - 0.1}} for row in DENSE[0].rows]
+    one = next(experiments.grid(DATA, QUICK))
+    results["grid"] = [measured(one, Outcome(rows, DENSE[0].end))]
+    markdown = report(results, summary_of(results), tmp_path)
+    assert row_of(markdown, "ASGD rate 0.05") == [
+        "20,000",
+        "1",
+        "87.90%",
+        "87.90%",
+        "87.00%",
+        "97.90%",
+        "97.00%",
+    ]
