@@ -147,7 +147,7 @@ class SecureSums:
         self, device: int, time: float, message: SecureSum, answer: "asyncio.Future[SumAnswer]"
     ) -> None:
         round = self._round
-        if round is None or round.digest(device) != message.round:
+        if round is None or device not in round.devices or round.digest(device) != message.round:
             return answer.set_result(_abandoned(message.round, _UNKNOWN))
         if self._is_finishing and message.step == SumStep.SECRETS:
             self._answers[device] = answer  # it has lost its connection

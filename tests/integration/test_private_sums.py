@@ -25,11 +25,13 @@ from edgeflock.client.transport import Link
 from edgeflock.operations.status import print_status
 from edgeflock.server.engine.log import SUM_DEVICE
 from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.sessions.sum_updates import SumUpdates
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, ServerAtFault, UnexpectedRecord
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, SecureSum, Update, Welcome
+from edgeflock.shared.secure_sum.groups import GroupedRound
 from edgeflock.shared.secure_sum.messages import SumStep
 from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta
 from tests.integration.operator import ADMIN, operating
@@ -358,6 +360,33 @@ async def test_a_device_outside_of_a_round_fills_no_log_with_reasons(tmp_path: P
             answer = await line.sum(SecureSum(SumStep.ABANDONED, b"", b"nonsense"))
             assert answer.step == SumStep.ABANDONED
         assert not any("nonsense" in event.text for event in hosted.hub.events.list_from(0)[0])
+
+
+async def test_a_device_outside_of_a_round_cannot_answer_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names no round, as in the first step, while the sum of the others is computed."""
+    plain, answers = SumUpdates.finish, list[SecureSum]()
+    async with hosting(tmp_path, *WHOLE) as hosted, AsyncExitStack() as stack:
+        *lines, outsider = [await stack.enter_async_context(link(hosted.port, number)) for number in range(4)]
+
+        async def finish(self: SumUpdates, round: GroupedRound, time: float) -> Any:
+            if not answers:
+                await outsider.join()
+                for step in (SumStep.SIGNATURE, SumStep.SECRETS):
+                    async with asyncio.timeout(60):
+                        answers.append(await outsider.sum(SecureSum(step, b"", b"")))
+                await outsider.__aexit__()  # else the next round waits for it
+            return await plain(self, round, time)
+
+        monkeypatch.setattr(SumUpdates, "finish", finish)
+        working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
+        await until(hosted, 1)
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+    assert [one.step for one in answers] == [SumStep.ABANDONED] * 2
+    assert outsider.connections == 1
 
 
 async def test_a_device_that_vouches_for_others_refuses_a_run_without_sums(tmp_path: Path) -> None:
