@@ -98,6 +98,8 @@ class CoordinationSettings(Section):
                 f"quorum = {self.quorum} is more than cohort = {self.cohort}, the devices of a round; "
                 "lower quorum"
             )
+        if self.groups == 2:
+            raise ValueError("groups = 2: every aggregate of two sums lets a bad one through; set 3 or more")
         if self.traits.private and self.quorum * self.groups > self.cohort:
             raise ValueError(
                 f"groups = {self.groups} of quorum = {self.quorum} devices or more are more than cohort = "

@@ -171,6 +171,36 @@ async def test_a_median_of_groups_bears_a_device_that_sends_nonsense(tmp_path: P
     assert await moved() > 2 * largest
 
 
+@pytest.mark.parametrize("silent", [1, 6])
+async def test_a_group_with_a_silent_device_is_left_out_if_most_groups_are_right(
+    tmp_path: Path, silent: int
+) -> None:
+    """Groups are of three devices, and a sum is of three: one that is silent ends the sum of its group."""
+    groups = ("coordination.groups=3", "coordination.aggregate=median")
+    async with hosting(tmp_path, *SOON, *groups) as hosted, AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(9)]
+        for line in lines[:silent]:
+            line.silent = 1, SumStep.SIGNATURE  # in the first round that has values
+        working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
+        texts = list[str]()
+        async with asyncio.timeout(200):
+            while not any("devices wait for a sum, which has 9 at least" in text for text in texts):
+                await asyncio.sleep(0.01)
+                texts = [event.text for event in hosted.hub.events.list_from(0)[0]]
+        version, theta = hosted.engine.theta()
+        assert replay(hosted.journal, LAYOUT).theta.tobytes() == theta.tobytes()
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+    out = [text for text in texts if "is left out: 2 of 3 devices were left at step SIGNATURE" in text]
+    none = [text for text in texts if "no sum of 9 devices from version 0: " in text]
+    assert (len(out), len(none), version) == ((1, 0, 1) if silent == 1 else (0, 1, 0))
+    if silent == 1:
+        row = wire.decode(summed(tmp_path)[0][2])
+        assert isinstance(row, Update)
+        assert row.facts == {"devices": 6}
+
+
 @pytest.mark.parametrize(
     ("step", "stays"),
     [
