@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.training import Worker, WorkerProgress
+from edgeflock.client.training import Worker, WorkerProgress, sums
 from edgeflock.client.training.selector import LocalSteps
 from edgeflock.client.training.sums import SumPolicy
 from edgeflock.client.training.trainer import Trainer
@@ -456,7 +456,10 @@ async def test_a_single_update_is_refused(tmp_path: Path) -> None:
             await line.push(Update(1, 0, 0, 0, LAYOUT.size, b"", zeros, 0.5, 10, pull=True))
 
 
-async def test_a_device_gives_up_where_its_owner_wants_more_devices(tmp_path: Path) -> None:
+async def test_a_device_gives_up_where_its_owner_wants_more_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sums, "_MAX_REFUSALS", 3)  # each after a longer wait
     async with hosting(tmp_path, *WHOLE, "coordination.quorum=2") as hosted, AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(2)]
         working = [worker(line, number, SumPolicy(fewest=4)).run() for number, line in enumerate(lines)]
