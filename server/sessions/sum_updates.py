@@ -100,7 +100,7 @@ class SumUpdates:
             self._aggregate(steps, self._layout.size)[round.entries],
             sum(one.samples for one in sums),
             median_low(losses) if losses else None,
-            np.median([one.ranges for one in sums], axis=0).astype(np.float32),
+            np.median(np.array([one.ranges for one in sums], np.float64), axis=0).astype(np.float32),
         )
 
     def _entries(self, round: GroupedRound) -> NDArray[np.float32]:

@@ -240,15 +240,23 @@ class SecureSums:
         return SumAnswer(SecureSum(round.step - 1, round.digest(device), round.answer(device)))
 
     async def _finish(self, round: GroupedRound) -> None:
-        """Compute the sum, and push it."""
+        """Compute the sum, and push it. The round ends whatever happens."""
         self._is_finishing = True
         self._set_timer(None)
+        try:
+            await self._push(round)
+        except SumAbandoned as abandoned:
+            return self._abandon(round, str(abandoned))
+        except Exception:
+            log.exception("the sum of %d devices failed", len(round.devices))
+            return self._abandon(round, "the server failed to compute it, and its log has the reason")
+        await self._end(round)
+
+    async def _push(self, round: GroupedRound) -> None:
         version, applied = round.base, None
         refused: Refused | None = None
         try:
             applied = await self._updates.finish(round, self._time)
-        except SumAbandoned as abandoned:
-            return self._abandon(round, str(abandoned))
         except Refused as refusal:
             self._note(0, f"the sum of {len(round.summed)} devices was refused: {refusal}")
             refused = refusal
@@ -267,7 +275,6 @@ class SecureSums:
             if reason := round.failure(device):
                 outcome = _abandoned(round.digest(device), reason)
             settle(answer, refused or outcome)
-        await self._end(round)
 
     def _abandon(self, round: GroupedRound, reason: str) -> None:
         """Give up the round. Its devices may begin another one."""

@@ -419,6 +419,30 @@ async def test_a_device_outside_of_a_round_cannot_answer_for_it(
     assert outsider.connections == 1
 
 
+async def test_a_round_ends_whose_sum_the_server_fails_to_compute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next one has a sum."""
+    plain, failed = SumUpdates.finish, list[GroupedRound]()
+
+    async def finish(self: SumUpdates, round: GroupedRound, time: float) -> Any:
+        if not failed:
+            failed.append(round)
+            raise ZeroDivisionError("of a mistake")
+        return await plain(self, round, time)
+
+    monkeypatch.setattr(SumUpdates, "finish", finish)
+    async with hosting(tmp_path, *WHOLE) as hosted, AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(3)]
+        working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
+        await until(hosted, 1)
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+        assert any("its log has the reason" in event.text for event in hosted.hub.events.list_from(0)[0])
+    assert "of a mistake" in caplog.text
+
+
 async def test_a_device_that_vouches_for_others_refuses_a_run_without_sums(tmp_path: Path) -> None:
     async with hosting(tmp_path) as hosted, link(hosted.port, 0) as line:
         with pytest.raises(ConfigError, match="has no secret sums"):
