@@ -29,8 +29,8 @@ from edgeflock.shared.secure_sum.quantiser import Contribution
 
 log = logging.getLogger(__name__)
 
-_MAX_REFUSALS = 5
-"""The device gives up after this many rounds in a row in which an answer of the server was not right."""
+_MAX_REFUSALS = 20
+"""Wrong rounds in a row until a device gives up: bad devices may well be in five groups of its in a row."""
 
 _LEAST_THRESHOLD = 0.5
 """No run has a lower one."""

@@ -159,6 +159,11 @@ def parse(
         raise ConfigError(
             f"{source}: fleet.devices = {file.fleet.devices}: fewer than the {len(file.classes)} classes"
         )
+    fewest = file.coordination.quorum * file.coordination.groups
+    if file.coordination.traits.private and file.fleet.devices < fewest:
+        raise ConfigError(
+            f"{source}: fleet.devices = {file.fleet.devices}: no round begins with fewer than {fewest}"
+        )
     if not (file.end.updates or file.fleet.seconds or file.privacy.epsilon or file.privacy.participations):
         raise ConfigError(f"{source}: the run has no end: set end.updates or fleet.seconds")
     return file

@@ -147,7 +147,7 @@ class SecureSums:
         self, device: int, time: float, message: SecureSum, answer: "asyncio.Future[SumAnswer]"
     ) -> None:
         round = self._round
-        if round is None or round.digest(device) != message.round:
+        if round is None or device not in round.devices or round.digest(device) != message.round:
             return answer.set_result(_abandoned(message.round, _UNKNOWN))
         if self._is_finishing and message.step == SumStep.SECRETS:
             self._answers[device] = answer  # it has lost its connection
@@ -252,6 +252,8 @@ class SecureSums:
         except Refused as refusal:
             self._note(0, f"the sum of {len(round.summed)} devices was refused: {refusal}")
             refused = refusal
+        for reason in round.failures:
+            self._note(0, f"a group of the sum from version {round.base} is left out: {reason}")
         if applied is not None:
             version = applied[1].receipt.version
             if out := round.devices - round.summed:
@@ -279,8 +281,6 @@ class SecureSums:
         """Give the seats of devices that were late to others, and let the next round begin."""
         for device in round.wrong:
             self._note(device, "it revealed a wrong share in a secure sum")
-        for reason in round.failures if round.summed else ():
-            self._note(0, f"a group of the sum from version {round.base} is left out: {reason}")
         late = self._late & round.devices
         with suppress(Refused):
             await self._queue.call(lambda: self._turns.miss_turns(late))

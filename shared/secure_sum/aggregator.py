@@ -94,11 +94,6 @@ class Aggregator:
         """The devices whose vectors the sum has."""
         return {device for device, position in self.positions.items() if position in self._digests}
 
-    @property
-    def received(self) -> Set[int]:
-        """The devices that have sent what they are to send."""
-        return {device for device, position in self.positions.items() if position in self._received}
-
     def receive(self, device: int, step: int, body: bytes) -> None:
         """Take what a device sends; a repetition changes nothing.
 

@@ -53,7 +53,7 @@ class GroupedRound:
     @property
     def wrong(self) -> Set[int]:
         """The devices that revealed a wrong share."""
-        return {device for group in self._group_of.values() for device in group.wrong}
+        return {device for group in set(self._group_of.values()) for device in group.wrong}
 
     def digest(self, device: int) -> bytes:
         """Return the digest of the device's round; empty: the device is in none."""

@@ -59,7 +59,7 @@ class CoordinationSettings(Section):
     ones; for private: how the means of groups do"""
     groups: Annotated[int, Field(ge=1, le=64)] = 1
     """for private: groups of a round, each with a secure sum of its own, which coordination.aggregate
-    compares; fewer than half of them may have bad devices"""
+    compares; 1, or 3 or more; a median bears bad devices in fewer than half of them"""
     gate: Annotated[str, one_of_tables("coordination.gate")] = "none"
     """none: no device waits; ssp: a device waits while it is more than coordination.bound updates ahead of
     the slowest; asp: while another's copy of the model lacks more than so many of its updates"""
@@ -98,6 +98,8 @@ class CoordinationSettings(Section):
                 f"quorum = {self.quorum} is more than cohort = {self.cohort}, the devices of a round; "
                 "lower quorum"
             )
+        if self.groups == 2:
+            raise ValueError("groups = 2: every aggregate of two sums lets a bad one through; set 3 or more")
         if self.traits.private and self.quorum * self.groups > self.cohort:
             raise ValueError(
                 f"groups = {self.groups} of quorum = {self.quorum} devices or more are more than cohort = "

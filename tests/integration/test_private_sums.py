@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from edgeflock.client.data.batcher import Shuffled
-from edgeflock.client.training import Worker, WorkerProgress
+from edgeflock.client.training import Worker, WorkerProgress, sums
 from edgeflock.client.training.selector import LocalSteps
 from edgeflock.client.training.sums import SumPolicy
 from edgeflock.client.training.trainer import Trainer
@@ -25,11 +25,13 @@ from edgeflock.client.transport import Link
 from edgeflock.operations.status import print_status
 from edgeflock.server.engine.log import SUM_DEVICE
 from edgeflock.server.ledger.recovery import replay
+from edgeflock.server.sessions.sum_updates import SumUpdates
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import ConfigError, ServerAtFault, UnexpectedRecord
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, SecureSum, Update, Welcome
+from edgeflock.shared.secure_sum.groups import GroupedRound
 from edgeflock.shared.secure_sum.messages import SumStep
 from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta
 from tests.integration.operator import ADMIN, operating
@@ -167,6 +169,36 @@ async def test_a_median_of_groups_bears_a_device_that_sends_nonsense(tmp_path: P
     largest = max(float(np.abs(Constant(number).value).max()) for number in range(8))
     assert await moved(*groups) < 2 * largest
     assert await moved() > 2 * largest
+
+
+@pytest.mark.parametrize("silent", [1, 6])
+async def test_a_group_with_a_silent_device_is_left_out_if_most_groups_are_right(
+    tmp_path: Path, silent: int
+) -> None:
+    """Groups are of three devices, and a sum is of three: one that is silent ends the sum of its group."""
+    groups = ("coordination.groups=3", "coordination.aggregate=median")
+    async with hosting(tmp_path, *SOON, *groups) as hosted, AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(9)]
+        for line in lines[:silent]:
+            line.silent = 1, SumStep.SIGNATURE  # in the first round that has values
+        working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
+        texts = list[str]()
+        async with asyncio.timeout(200):
+            while not any("devices wait for a sum, which has 9 at least" in text for text in texts):
+                await asyncio.sleep(0.01)
+                texts = [event.text for event in hosted.hub.events.list_from(0)[0]]
+        version, theta = hosted.engine.theta()
+        assert replay(hosted.journal, LAYOUT).theta.tobytes() == theta.tobytes()
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+    out = [text for text in texts if "is left out: 2 of 3 devices were left at step SIGNATURE" in text]
+    none = [text for text in texts if "no sum of 9 devices from version 0: " in text]
+    assert (len(out), len(none), version) == ((1, 0, 1) if silent == 1 else (0, 1, 0))
+    if silent == 1:
+        row = wire.decode(summed(tmp_path)[0][2])
+        assert isinstance(row, Update)
+        assert row.facts == {"devices": 6}
 
 
 @pytest.mark.parametrize(
@@ -360,6 +392,33 @@ async def test_a_device_outside_of_a_round_fills_no_log_with_reasons(tmp_path: P
         assert not any("nonsense" in event.text for event in hosted.hub.events.list_from(0)[0])
 
 
+async def test_a_device_outside_of_a_round_cannot_answer_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names no round, as in the first step, while the sum of the others is computed."""
+    plain, answers = SumUpdates.finish, list[SecureSum]()
+    async with hosting(tmp_path, *WHOLE) as hosted, AsyncExitStack() as stack:
+        *lines, outsider = [await stack.enter_async_context(link(hosted.port, number)) for number in range(4)]
+
+        async def finish(self: SumUpdates, round: GroupedRound, time: float) -> Any:
+            if not answers:
+                await outsider.join()
+                for step in (SumStep.SIGNATURE, SumStep.SECRETS):
+                    async with asyncio.timeout(60):
+                        answers.append(await outsider.sum(SecureSum(step, b"", b"")))
+                await outsider.__aexit__()  # else the next round waits for it
+            return await plain(self, round, time)
+
+        monkeypatch.setattr(SumUpdates, "finish", finish)
+        working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
+        await until(hosted, 1)
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+    assert [one.step for one in answers] == [SumStep.ABANDONED] * 2
+    assert outsider.connections == 1
+
+
 async def test_a_device_that_vouches_for_others_refuses_a_run_without_sums(tmp_path: Path) -> None:
     async with hosting(tmp_path) as hosted, link(hosted.port, 0) as line:
         with pytest.raises(ConfigError, match="has no secret sums"):
@@ -397,7 +456,10 @@ async def test_a_single_update_is_refused(tmp_path: Path) -> None:
             await line.push(Update(1, 0, 0, 0, LAYOUT.size, b"", zeros, 0.5, 10, pull=True))
 
 
-async def test_a_device_gives_up_where_its_owner_wants_more_devices(tmp_path: Path) -> None:
+async def test_a_device_gives_up_where_its_owner_wants_more_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sums, "_MAX_REFUSALS", 3)  # each after a longer wait
     async with hosting(tmp_path, *WHOLE, "coordination.quorum=2") as hosted, AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(link(hosted.port, number)) for number in range(2)]
         working = [worker(line, number, SumPolicy(fewest=4)).run() for number, line in enumerate(lines)]

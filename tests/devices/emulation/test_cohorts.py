@@ -54,6 +54,15 @@ def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
             ],
             "groups = 5 of quorum = 3 devices or more are more than cohort = 14",
         ),
+        (
+            [
+                "coordination.mode=private",
+                "coordination.cohort=14",
+                "coordination.groups=2",
+                "coordination.aggregate=median",
+            ],
+            "groups = 2: every aggregate of two sums lets a bad one through",
+        ),
         (["coordination.cohort_rounds=0"], "coordination.cohort_rounds = '0'"),
         (["coordination.cohort=-1"], "coordination.cohort = '-1'"),
     ],

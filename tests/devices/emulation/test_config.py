@@ -119,6 +119,12 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
     "a seed that is none": (END + "[fleet]\nseeds = [1, -1]\n", ["line 4", "fleet.seeds = [1, -1]"]),
     "no evaluations": (END + "[fleet]\nevaluate_every = 0\n", ["line 4", "fleet.evaluate_every = 0"]),
     "endless": ("[local]\nbatch = 5\n", ["no end", "end.updates or fleet.seconds"]),
+    "too few devices for a secure sum": (
+        '[coordination]\nmode = "private"\ngroups = 3\naggregate = "median"\n'
+        + END
+        + "[fleet]\ndevices = 8\n",
+        ["fleet.devices = 8", "no round begins with fewer than 9"],
+    ),
     "an end that never comes": (END + "[fleet]\nseconds = inf\n", ["line 4", "fleet.seconds = inf"]),
     "leaves and never comes back": (
         CLASS + "session_s = 60\n",

@@ -9,6 +9,7 @@ from edgeflock.devices.emulation.config import parse
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
 from edgeflock.shared.protocol.frames import Evaluation
+from edgeflock.shared.secure_sum.participant import RoundParticipant
 
 FLEET = (
     "model.module=edgeflock.client.zoo:DigitsLinear", "model.data=digits:", "fleet.devices=20",
@@ -50,3 +51,27 @@ def test_private_fleets_learn_and_end(settings: tuple[str, ...], tmp_path: Path)
     most = max(sum(one.device == name for one in updates) for name in {one.device for one in updates})
     assert most <= (10 if settings is LOCAL else 8)
     assert run(settings, tmp_path / "two")[0] != digest
+
+
+def test_devices_that_spoil_their_groups_end_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of fifteen send shares that nobody can open. Then an honest device is in a bad group often."""
+    bad, share = list[bytes](), RoundParticipant.share
+
+    def spoil(self: RoundParticipant, roster: bytes) -> bytes:
+        identity, body = self._own.identity, share(self, roster)
+        if len(bad) < 2 and identity not in bad:
+            bad.append(identity)
+        return bytes(len(body)) if identity in bad else body
+
+    monkeypatch.setattr(RoundParticipant, "share", spoil)
+    settings = (
+        "model.module=edgeflock.client.zoo:DigitsLinear", "model.data=digits:", "fleet.devices=15",
+        "fleet.evaluate_every=1000", "compression.select=1", "coordination.mode=private",
+        "coordination.threshold=0.5", "coordination.deadline=5", "coordination.groups=5",
+        "coordination.aggregate=median", "end.updates=30",
+    )  # fmt: skip
+    file = parse("", "test", overrides=settings)
+    assert run_fleet(prepare(file), 0, tmp_path, Callbacks()).ended == "complete"
+    assert len(bad) == 2

@@ -90,6 +90,24 @@ def test_a_group_with_too_few_devices_fails_alone() -> None:
         one.round.receive(min(left), SumStep.SECRETS, b"")
 
 
+def test_each_group_is_asked_once_who_was_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round may have 10,000 devices, so asking the group of each device takes seconds."""
+    asked = list[Aggregator]()
+
+    def wrong(self: Aggregator) -> set[int]:
+        asked.append(self)
+        return {min(self.positions)}
+
+    one = Groups()
+    one.step(set())
+    failed, *_ = one.round.groups
+    one.step(set(list(failed.positions)[:2]))
+    assert failed not in one.round.groups
+    monkeypatch.setattr(Aggregator, "wrong", property(wrong))
+    assert one.round.wrong == {min(members) for members in one.members}
+    assert len(asked) == 3
+
+
 def test_half_of_the_groups_are_too_few() -> None:
     one = Groups()
     one.step(set())
