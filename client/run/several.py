@@ -13,6 +13,7 @@ from edgeflock.client.identity import default_path, joined_runs, run_in, urls_of
 from edgeflock.client.neighbour import rate_of, share_of
 from edgeflock.shared.errors import ConfigError, EdgeflockError, ServerAtFault
 from edgeflock.shared.identity import tls_for
+from edgeflock.shared.protocol.backoff import failure_reason
 from edgeflock.shared.protocol.shown import printable
 
 if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
@@ -116,7 +117,7 @@ async def _runs_at(server: URL, *, insecure: bool) -> dict[str, set[str]]:
                 document: Any = json.loads(whole.partial)
         rows = {str(row["name"]): {str(label) for label in row["labels"]} for row in document["runs"]}
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise EdgeflockError(f"no list of runs from {server}: {printable(str(error))}") from error
+        raise EdgeflockError(f"no list of runs: {failure_reason(str(server), error)}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ServerAtFault(f"{server} lists its runs in a form that is not known") from error
     shown = {name: {printable(label) for label in labels} for name, labels in rows.items()}

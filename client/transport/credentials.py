@@ -37,7 +37,7 @@ from edgeflock.shared.identity import (
     tls_for,
     to_base64url,
 )
-from edgeflock.shared.protocol.backoff import permanent_error
+from edgeflock.shared.protocol.backoff import failure_reason, permanent_error
 from edgeflock.shared.protocol.shown import printable
 
 log = logging.getLogger(__name__)
@@ -165,10 +165,8 @@ async def _post(http: aiohttp.ClientSession, url: URL, bearer: str, body: dict[s
             except asyncio.IncompleteReadError as whole:
                 text = whole.partial
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        reason = printable(str(error)) or type(error).__name__
-        raise permanent_error(str(url), error) or EdgeflockError(
-            f"no answer from {url}: {reason}; does the server run, and is that its address?"
-        ) from error
+        server = str(url).removesuffix("/v1/join")
+        raise permanent_error(server, error) or EdgeflockError(failure_reason(server, error)) from error
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):

@@ -99,8 +99,8 @@ class Dialer:
         return self._servers[0]
 
     @property
-    def _address(self) -> str:
-        """The server's URL for the log, without a password."""
+    def address(self) -> str:
+        """The server's URL without a password."""
         return str(self.server().with_user(None)).rstrip("/")
 
     async def dial(self) -> Welcome:
@@ -114,7 +114,7 @@ class Dialer:
             return await self.dial()
         if self._logged_state != "up":
             again = "again " if self._logged_state else ""
-            log.info("connected %sto %s, run %s", again, self._address, printable(welcome.run))
+            log.info("connected %sto %s, run %s", again, self.address, printable(welcome.run))
             self._logged_state = "up"
         return welcome
 
@@ -141,7 +141,7 @@ class Dialer:
             return False
         first = self._servers.index(self._home.url)
         self._servers = [*self._servers[first:], *self._servers[:first]]
-        log.info("returns to its own server, %s", self._address)
+        log.info("returns to its own server, %s", self.address)
         return True
 
     async def _answers(self, seconds: float) -> bool:
@@ -187,11 +187,11 @@ class Dialer:
                 raise Unauthorized(NOT_JOINED) from error
             if error.status == SEVERAL_RUNS:
                 raise SeveralRuns(
-                    f"{self._address} hosts several runs: name one, {self._address}/v1/runs/NAME"
+                    f"{self.address} hosts several runs: name one, {self.address}/v1/runs/NAME"
                 ) from error
             if error.status == Unavailable.status:
-                reason = await self._unavailable_reason() or f"{self._address}/readyz says why"
-                raise Unavailable(f"{self._address} takes no devices now: {reason}") from error
+                reason = await self._unavailable_reason() or f"{self.address}/readyz says why"
+                raise Unavailable(f"{self.address} takes no devices now: {reason}") from error
             raise
         session = self.session = RecordSession(socket, self._longest, self._rate, self.conversation)
         self.connections += 1

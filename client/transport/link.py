@@ -91,7 +91,7 @@ class Link(QuestionLink):
             home_seconds=home_seconds,
         )
         self._liveness = self._dialer.liveness
-        self._retries = Retries(str(url), random, sleep, self._dialer.lose)
+        self._retries = Retries(lambda: self._dialer.address, random, sleep, self._dialer.lose)
         self.downloads = Downloads(self._dialer, self._credentials.headers, self._retries, memory)
         self._stack = AsyncExitStack()
         self._run = ""

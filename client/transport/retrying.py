@@ -16,7 +16,7 @@ from edgeflock.shared.errors import (
     TooSlow,
     Unavailable,
 )
-from edgeflock.shared.protocol.backoff import back_off, permanent_error
+from edgeflock.shared.protocol.backoff import RepeatedReasons, back_off, failure_reason, permanent_error
 from edgeflock.shared.protocol.shown import printable
 
 R = TypeVar("R")
@@ -37,30 +37,32 @@ class Retries:
 
     def __init__(
         self,
-        server: str,
+        server: Callable[[], str],
         random: Random,
         sleep: Callable[[float], Awaitable[None]],
         hang_up: Callable[[], Awaitable[None]],
     ) -> None:
-        """`hang_up` ends the session, if there is one: after each failure a new one begins."""
+        """`server` returns the present server's URL. `hang_up` ends the session: a new one begins."""
         self._server, self._random, self._sleep, self._hang_up = server, random, sleep, hang_up
 
     async def until_answered(self, attempt: Callable[[], Awaitable[R]]) -> R:
         """Retry `attempt` and return its result. Raises ConfigError if it can never succeed."""
-        delays = back_off(self._random)
+        delays, reasons = back_off(self._random), RepeatedReasons()
         while True:
             try:
                 return await attempt()
             except (*_TRANSIENT, OSError, aiohttp.ClientError, TimeoutError) as error:
+                server = self._server()  # before another one is selected
                 await self._hang_up()
                 status = error.status if isinstance(error, aiohttp.ClientResponseError) else None
-                if hopeless := permanent_error(self._server, error, status):
+                if hopeless := permanent_error(server, error, status):
                     raise hopeless from error
-                delay = next(delays)
+                delay, reason = next(delays), failure_reason(server, error)
                 if isinstance(error, Refused):
                     delay += min(error.seconds, MAX_DELAY)
-                reason = printable(str(error)) or type(error).__name__
-                log.warning("%s; trying again in %.1f s", reason, delay)
+                    reason = printable(str(error))
+                if reasons.is_due(reason, delay):
+                    log.warning("%s; trying again in %.1f s, and then until it works", reason, delay)
                 await self._sleep(delay)
 
     async def pause(self) -> None:

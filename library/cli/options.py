@@ -178,12 +178,9 @@ def token_in(file: Path) -> str:
 
     Warn about a file that others may read, because its readers can use the secret.
     """
-    if str(file) == "-":
-        token = sys.stdin.readline().strip()
-    else:
-        token = read_text(file).strip()
-        if file.stat().st_mode & 0o044:
-            log.warning("--token-file %s: others on this machine can read it: chmod 600 %s", file, file)
+    token = (sys.stdin.readline() if str(file) == "-" else read_text(file)).strip()
+    if str(file) != "-" and file.stat().st_mode & 0o044:
+        log.warning("--token-file %s: others on this machine can read it: chmod 600 %s", file, file)
     if not token or not token.isprintable():
         raise ConfigError(f"--token-file {file}: has no token; write one into it")
     return token
@@ -229,6 +226,14 @@ def open_register(directory: Path) -> Iterator[tuple["Register", Callable[[str],
             yield register, lambda action: Audit(directory).note(actor, action)
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{directory}: its identities cannot be read or written: {error}") from error
+
+
+def run_folders(directory: Path) -> list[Path]:
+    """Return the runs' folders in the folder of a server of several runs, and of another run `directory`."""
+    from edgeflock.server.supervision.run_files import run_files
+
+    runs = run_files(directory).values() if directory.is_dir() else ()
+    return sorted(run.directory for run in runs if run.directory.is_dir()) or [directory]
 
 
 def print_json(document: object, file: TextIO | None = None) -> None:

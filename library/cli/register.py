@@ -1,5 +1,6 @@
 """`edgeflock device` and `edgeflock token`: a run's devices, and tokens to join or watch it."""
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -17,6 +18,7 @@ from edgeflock.cli.options import (
     open_register,
     print_json,
     require,
+    run_folders,
     seconds_of,
 )
 from edgeflock.shared.errors import ConfigError
@@ -39,19 +41,21 @@ Name = Annotated[str, typer.Argument(help="As `edgeflock device list` shows it."
 @device.command("list")
 def list_(directory: Directory = RUN, json: Json = False) -> None:
     """Show the devices that have joined. `edgeflock status` shows which are connected."""
-    with open_register(directory) as (register, _):
+    if (folders := run_folders(directory))[1:]:
+        raise ConfigError(f"{directory} has several runs: name one, e.g. {folders[0]}")
+    with open_register(folders[0]) as (register, _):
         rows = sorted(register.devices.values(), key=lambda one: one.name)
         quarantines = {one.name: register.find_quarantine(one.name) for one in rows}
     if json:
-        for one in rows:
-            quarantine = quarantines[one.name]
-            print_json({
-                "name": one.name, "key": one.key.hex(), "joined": one.joined, "token": one.token.hex()[:12],
-                "revoked": one.revoked, "rotates": one.rotate, "labels": dict(one.labels),
-                "quarantined": None if quarantine is None else quarantine.until,
-                "because": None if quarantine is None else quarantine.reason,
-            })  # fmt: skip
+        print_json({"devices": [{
+            "name": one.name, "key": one.key.hex(), "joined": one.joined, "token": one.token.hex()[:12],
+            "revoked": one.revoked, "rotates": one.rotate, "labels": dict(one.labels),
+            "quarantined": None if (quarantine := quarantines[one.name]) is None else quarantine.until,
+            "because": None if quarantine is None else quarantine.reason,
+        } for one in rows]})  # fmt: skip
         return
+    if not rows:
+        print(f"no device has joined yet; edgeflock token create {directory} prints the line for one")
     for one in rows:
         state = "revoked" if one.revoked is not None else "to be rotated" if one.rotate else "joined"
         if one.revoked is None and (quarantine := quarantines[one.name]) is not None:
@@ -135,7 +139,7 @@ def create(
     """Print a new token. It cannot be printed again, because the run stores only its SHA-256.
 
     By default, a token for devices is valid for a day and one device, and one for operators until it is
-    revoked.
+    revoked. In the folder of a server of several runs it prints a token of each run for devices.
     """
     if role not in _ROLES:
         raise ConfigError(f"--role {role!r} must be device, viewer, admin or gateway")
@@ -145,37 +149,31 @@ def create(
         with require("qr", "--qr needs"):
             import segno
     seconds = seconds_of(expires or ("1d" if role == "device" else "never"))
-    try:
-        graph = bytes.fromhex(graph_digest or "")
-    except ValueError:
-        graph = b"?"
-    if len(graph) not in (0, 32):
+    if not re.fullmatch("(?:[0-9a-fA-F]{64})?", graph_digest or ""):
         raise ConfigError(f"--graph-digest {graph_digest!r} must be 64 hexadecimal digits")
-    with open_register(directory) as (register, audit):
-        created = register.create(
-            cast("Role", role),
-            reusable=reusable or role != "device",
-            seconds=seconds,
-            labels=labels_of(label),
-            graph=graph,
-        )
-        id_, url = register.tokens[created.digest].id, register.url or "URL"
-        audit(f"made the token {id_} for the role {role}")
-    page = training_page(address or url, created.text) if role == "device" else ""
-    if json:
-        print_json({"token": created.text, "id": id_, "role": role, "url": register.url, "page": page})
-    elif qr:
-        from edgeflock.server.identity import own_fingerprint
-        from edgeflock.server.web import hindrance
+    for folder in run_folders(directory) if role == "device" else [directory]:
+        with open_register(folder) as (register, audit):
+            created = register.create(
+                cast("Role", role), reusable=reusable or role != "device", seconds=seconds,
+                labels=labels_of(label), graph=bytes.fromhex(graph_digest or ""),
+            )  # fmt: skip
+            id_, url = register.tokens[created.digest].id, register.url or "URL"
+            audit(f"made the token {id_} for the role {role}")
+        page = training_page(address or url, created.text) if role == "device" else ""
+        if json:
+            print_json({"token": created.text, "id": id_, "role": role, "url": register.url, "page": page})
+        elif qr:
+            from edgeflock.server.identity import own_fingerprint
+            from edgeflock.server.web import hindrance
 
-        segno.make(page, micro=False).terminal(compact=True)
-        print(page)
-        if why := hindrance(page, "" if address else own_fingerprint(directory, created.pin)):
-            print(f"Note: {why}", file=sys.stderr)
-    elif role == "device":
-        print(f"edgeflock client join {url} {created.text}")
-    else:
-        print(created.text)
+            segno.make(page, micro=False).terminal(compact=True)
+            print(page)
+            if why := hindrance(page, "" if address else own_fingerprint(folder, created.pin)):
+                print(f"Note: {why}", file=sys.stderr)
+        elif role == "device":
+            print(f"edgeflock client join {url} {created.text}")
+        else:
+            print(created.text)
 
 
 @token.command("list")
@@ -184,11 +182,10 @@ def list_tokens(directory: Directory = RUN, json: Json = False) -> None:
     with open_register(directory) as (register, _):
         rows = sorted(register.tokens.values(), key=lambda one: one.created)
     if json:
-        for one in rows:
-            print_json({
-                "id": one.id, "role": one.role, "reusable": one.reusable, "made": one.created,
-                "expires": one.expires, "labels": dict(one.labels), "used_by": one.used_by,
-            })  # fmt: skip
+        print_json({"tokens": [{
+            "id": one.id, "role": one.role, "reusable": one.reusable, "made": one.created,
+            "expires": one.expires, "labels": dict(one.labels), "used_by": one.used_by,
+        } for one in rows]})  # fmt: skip
         return
     for one in rows:
         until = "never expires" if one.expires is None else f"until {date_of(one.expires)}"

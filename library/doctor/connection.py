@@ -11,7 +11,7 @@ from edgeflock.client.transport.credentials import Credentials
 from edgeflock.doctor.finding import CheckResult, bad, ok, warn
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import tls_for
-from edgeflock.shared.protocol.backoff import permanent_error
+from edgeflock.shared.protocol.backoff import failure_reason, permanent_error
 from edgeflock.shared.protocol.shown import printable
 
 _SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=10)
@@ -54,7 +54,7 @@ async def query_server(server: str, identity: ClientIdentity | None, *, insecure
             return Answer(str(url), response.status, _time(response.headers.get("Date", "")))
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         cause = permanent_error(str(url), error)
-        text = printable(str(cause or error)) or type(error).__name__
+        text = printable(str(cause or failure_reason(server, error)))
         return Answer(str(url), error=text, is_permanent=cause is not None)
     finally:
         await asyncio.sleep(_CLOSE_SECONDS)
@@ -63,12 +63,8 @@ async def query_server(server: str, identity: ClientIdentity | None, *, insecure
 def check_answer(answer: Answer) -> CheckResult:
     """Check whether the answer is of a server that lets this device take part."""
     if answer.error:
-        remedy = (
-            "correct what the error names"
-            if answer.is_permanent
-            else "start the server; if it runs, check its address and firewalls (devices wait meanwhile)"
-        )
-        return bad("server", f"no answer from {answer.url}: {answer.error}", remedy)
+        wait = "if the server runs, check its address and firewalls (devices wait meanwhile)"
+        return bad("server", answer.error, "correct what the error names" if answer.is_permanent else wait)
     if answer.status == 200:
         return ok("server", f"{answer.url} knows this device")
     if answer.status == 401:

@@ -24,7 +24,7 @@ from edgeflock.server.roster import Device, Relay
 from edgeflock.server.sessions import HANG_SECONDS, Outbox, PendingUpdate, ping
 from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway, gateway_coding
-from edgeflock.shared.protocol.backoff import back_off
+from edgeflock.shared.protocol.backoff import RepeatedReasons, back_off, failure_reason
 from edgeflock.shared.protocol.shown import printable
 from edgeflock.shared.settings.config import Config
 
@@ -93,7 +93,7 @@ class Upstream:
 
     async def run(self) -> None:
         """Follow leader after leader until cancelled. Raises ConfigError if none accepts this gateway."""
-        delays = back_off(Random(), longest=_LONGEST_WAIT)
+        delays, reasons = back_off(Random(), longest=_LONGEST_WAIT), RepeatedReasons()
         connector = aiohttp.TCPConnector(ssl=self.leaders.tls)
         async with AsyncExitStack() as stack:
             http = self._http = await stack.enter_async_context(
@@ -101,22 +101,23 @@ class Upstream:
             )
             stack.callback(self._drop_mirror)
             while True:
-                reason: object = "it hung up"
+                server = str(self.leaders.url.origin())
+                reason = f"the leader {server} hung up"
                 try:
                     await self._follow(http)
-                    delays = back_off(Random(), longest=_LONGEST_WAIT)
+                    delays, reasons = back_off(Random(), longest=_LONGEST_WAIT), RepeatedReasons()
                 except (OSError, aiohttp.ClientError, TimeoutError, Malformed) as error:
-                    reason = error
+                    reason = failure_reason(server, error)
                     if isinstance(error, Malformed):
+                        reason = f"the leader {server}: {error}"
                         self._mark = b""  # the applied part is unknown
                     if (permanent := await self.leaders.diagnose(http, self._url, error)) is not None:
                         raise permanent from error
                 finally:
                     await self._end_sessions()
                 delay = next(delays)
-                log.warning(
-                    "the leader %s: %s; trying again in %.1f s", self.leaders.url.origin(), reason, delay
-                )
+                if reasons.is_due(reason, delay):
+                    log.warning("%s; trying again in %.1f s, and then until it works", reason, delay)
                 self.leaders.rotate()
                 await asyncio.sleep(delay)
 

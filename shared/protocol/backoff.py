@@ -5,11 +5,13 @@ forever: a refused connection, an unresolved name, a timeout, a server error (5x
 must fix is reported once.
 """
 
+import socket
 import ssl
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 from edgeflock.shared.errors import ConfigError, WrongKey
+from edgeflock.shared.protocol.shown import printable
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -41,6 +43,35 @@ def back_off(random: Uniform[T], first: float = 0.5, longest: float = 30.0) -> I
     while True:
         yield random.uniform(0, bound)
         bound = min(longest, 2 * bound)
+
+
+class RepeatedReasons:
+    """Decides which failures of an outage to log: each reason when it is new, and once a minute."""
+
+    def __init__(self) -> None:
+        self._waited, self._due = 0.0, dict[str, float]()
+
+    def is_due(self, reason: str, delay: float) -> bool:
+        """Return whether to log `reason`; the next attempt is in `delay` seconds."""
+        if is_due := self._waited >= self._due.get(reason, 0.0):
+            self._due[reason] = self._waited + 60.0
+        self._waited += delay
+        return is_due
+
+
+def failure_reason(url: str, error: BaseException) -> str:
+    """Return in plain words why `url` did not answer, and what to do."""
+    cause: BaseException = getattr(error, "os_error", None) or error  # aiohttp's has its own words
+    if isinstance(cause, ConnectionRefusedError):
+        return f"nothing listens at {url}: start the server, or correct the address"
+    if isinstance(cause, socket.gaierror):
+        return f"no machine has the name in {url} ({cause.strerror}): correct it, or write the IP address"
+    if isinstance(cause, TimeoutError):
+        return f"no answer in time from {url}: check that the server runs, and the address"
+    if status := getattr(error, "status", 0):
+        return f"{url} answers {status}: the server, or a proxy in front of it, cannot serve now"
+    reason = printable(str(getattr(cause, "strerror", None) or cause)) or type(cause).__name__
+    return f"no answer from {url}: {reason}"
 
 
 def is_transient(status: int) -> bool:

@@ -339,8 +339,7 @@ async def test_over_tls_runs_know_certificates_logins_and_revoked_tokens(tmp_pat
         async with metrics as answer:
             assert 'edgeflock_version{run="a"} 0.0' in await answer.text()
         listed = await edgeflock_output("token", "list", hosting.folder, "--json")
-        tokens = [json.loads(line) for line in listed.splitlines()]
-        (id_,) = (one["id"] for one in tokens if one["role"] == "viewer")
+        (id_,) = (one["id"] for one in json.loads(listed)["tokens"] if one["role"] == "viewer")
         await edgeflock_output("token", "revoke", id_, hosting.folder)
         with pytest.raises(EdgeflockError, match=r"lost|ended"):
             await _last_of(frames)

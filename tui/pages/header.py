@@ -89,7 +89,7 @@ def connection(link: LinkState, fresh: Freshness) -> Line:
         return [(f"○ connecting{aged} ", "warn")]
     if link.phase == "waiting":
         retry = f", again in {fresh.retry_seconds:.0f}s" if fresh.retry_seconds is not None else ""
-        return [(f"✕ {link.detail or 'no connection'}{retry}{aged} ", "bad")]
+        return [(f"✕ {link.detail.partition(': ')[0] or 'no connection'}{retry}{aged} ", "bad")]
     if link.phase == "refused":
         return [(f"✕ {link.detail} ", "bad")]
     sign = "▶" if link.phase == "replay" else "■"

@@ -13,7 +13,7 @@ from yarl import URL
 from edgeflock.shared.errors import ConfigError, EdgeflockError, Malformed, Unauthorized, Unavailable
 from edgeflock.shared.identity import pin_from_token, tls_for
 from edgeflock.shared.protocol import feed
-from edgeflock.shared.protocol.backoff import permanent_error
+from edgeflock.shared.protocol.backoff import failure_reason, permanent_error
 from edgeflock.shared.protocol.frames import DeviceRow, Mark, Point
 from edgeflock.shared.protocol.shown import printable
 
@@ -72,9 +72,8 @@ class FeedClient:
                             raise Malformed("the feed sends binary messages only")
                         yield message.data
                     error = socket.exception()
-                    raise EdgeflockError(
-                        f"the connection was lost: {_reason(error)}" if error else "the server ended the feed"
-                    )
+                    lost = failure_reason(self.name, error) if error else "the server ended the feed"
+                    raise EdgeflockError(lost)
         except aiohttp.ClientResponseError as error:
             if error.status == Unauthorized.status:
                 raise _refusal(error.status, "/v1/feed", b"") from error
@@ -84,7 +83,7 @@ class FeedClient:
             cause = permanent_error(str(self._base), error, error.status)
             raise cause or _refusal(error.status, "/v1/feed", b"") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise permanent_error(str(self._base), error) or EdgeflockError(_reason(error)) from error
+            raise self._failure(error) from error
 
     async def device(self, name: str) -> tuple[DeviceRow, tuple[Point, ...]]:
         """Return a device and its recent updates. Raises EdgeflockError."""
@@ -157,11 +156,11 @@ class FeedClient:
                     raise _refusal(response.status, path, await read_body(response))
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            url, reason = str(self._base).rstrip("/"), _reason(error)
-            failure = f"{reason} from {url}" if reason == _TOO_LATE else f"no answer from {url}: {reason}"
-            raise permanent_error(url, error) or EdgeflockError(
-                f"{failure}; does it run, and is that its address?"
-            ) from error
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> EdgeflockError:
+        url = str(self._base).rstrip("/")
+        return permanent_error(url, error) or EdgeflockError(failure_reason(url, error))
 
     def _session(self, **options: Any) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(ssl=self._tls)
@@ -193,16 +192,3 @@ def _refusal(status: int, path: str, body: bytes) -> EdgeflockError:
         tls = "the server speaks TLS: write https:// instead of http://"
         detail = {403: "this token may not", 404: missing, 426: tls}.get(status, "no reason given")
         return EdgeflockError(f"{detail} ({status})")
-
-
-_TOO_LATE = "no answer in time"
-
-
-def _reason(error: BaseException) -> str:
-    """Return a readable reason for an error."""
-    cause: BaseException = getattr(error, "os_error", None) or error
-    if isinstance(cause, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(cause, TimeoutError):
-        return _TOO_LATE
-    return str(getattr(cause, "strerror", None) or cause) or type(cause).__name__

@@ -92,6 +92,26 @@ async def test_a_name_that_is_not_found_is_tried_again() -> None:
         await join("http://no-such-host.invalid")
 
 
+async def test_a_device_without_its_server_says_so_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async with answering(404) as port:
+        pass
+    waits = list[float]()
+
+    async def five_minutes(seconds: float) -> None:
+        waits.append(seconds)
+        if sum(waits) > 300:
+            raise TriedAgain
+
+    url = f"http://127.0.0.1:{port}"
+    async with Link(url, None, Hello(PROTOCOL, "pi", b"", {}), Random(0), five_minutes) as link:
+        with pytest.raises(TriedAgain):
+            await link.join()
+    away = f"nothing listens at {url}: start the server, or correct the address; trying again in "
+    assert caplog.messages[0] == f"{away}{waits[0]:.1f} s, and then until it works"
+    assert all(text.startswith(away) for text in caplog.messages)
+    assert 3 <= len(caplog.messages) <= 6 < len(waits)
+
+
 async def test_a_device_says_that_it_is_connected_and_that_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -115,8 +115,7 @@ def test_status_of_nothing_fails_in_one_line() -> None:
     done = edgeflock("status", "http://127.0.0.1:9", "--json")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "no answer from http://127.0.0.1:9" in done.stderr
-    assert "does it run, and is that its address?" in done.stderr
+    assert "nothing listens at http://127.0.0.1:9: start the server, or correct the address" in done.stderr
     assert "Traceback" not in done.stderr
 
 

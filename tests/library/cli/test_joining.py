@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from edgeflock.cli.options import labels_of, seconds_of
 from edgeflock.client.identity import identity_of, load_identity
+from edgeflock.server.identity import Register
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.identity import Token
 from edgeflock.shared.settings.config import parse
@@ -28,15 +30,20 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
         hosted.register.store_address(hosted.url, hosted.register.pin)
         line = await say("token", "create", run, "--label", "site=roof", "--expires", "10m")
         assert line.startswith(f"edgeflock client join {hosted.url} ef1.")
+        assert json.loads(await say("device", "list", run, "--json")) == {"devices": []}
+        told_line = await say("device", "list", run)
+        assert (
+            told_line == f"no device has joined yet; edgeflock token create {run} prints the line for one\n"
+        )
         words = line.split()[1:]
         await say(*words, "--name", "pi-7", "--identity", str(place))
         assert load_identity(place).name == "pi-7"
         assert "has joined" in await say(*words, "--identity", str(place), code=2)
         assert "was for one device" in await say(*words, "--identity", f"{place}.2", code=3)
         await say("device", "label", "pi-7", "owner=me", "--directory", run)
-        (told,) = (await say("device", "list", run, "--json")).splitlines()
-        assert json.loads(told)["labels"] == {"site": "roof", "owner": "me"}
-        assert json.loads(told)["quarantined"] is None
+        (told,) = json.loads(await say("device", "list", run, "--json"))["devices"]
+        assert told["labels"] == {"site": "roof", "owner": "me"}
+        assert told["quarantined"] is None
         hosted.register.quarantine("pi-7", "reasons")
         assert "pi-7  in quarantine until 2" in await say("device", "list", run)
         await say("device", "release", "pi-7", run)
@@ -79,6 +86,26 @@ async def test_a_code_opens_the_training_page(tmp_path: Path) -> None:
         done = await asyncio.to_thread(edgeflock, "token", "create", run, "--qr")
         assert done.stdout.splitlines()[-1].startswith(hosted.url)
         assert done.stderr.startswith("Note: only browsers on the server's own machine")
+
+
+def test_a_folder_of_several_runs_prints_a_line_for_each(tmp_path: Path) -> None:
+    """A token of the server itself lets no device join: it names no run."""
+    with closing(Register(tmp_path)) as server:
+        server.store_address("http://127.0.0.1:8470", b"")
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").touch()
+        (tmp_path / name).mkdir()
+        with closing(Register(tmp_path / name)) as register:
+            register.store_address(f"http://127.0.0.1:8470/v1/runs/{name}", b"")
+    done = edgeflock("token", "create", str(tmp_path))
+    for name, line in zip(("one", "two"), done.stdout.splitlines(), strict=True):
+        command, secret = line.rsplit(" ", 1)
+        assert command == f"edgeflock client join http://127.0.0.1:8470/v1/runs/{name}"
+        with closing(Register(tmp_path / name)) as register:
+            assert register.tokens[Token.parse(secret).digest].role == "device"
+    assert len(edgeflock("token", "create", str(tmp_path), "--role", "viewer").stdout.splitlines()) == 1
+    done = edgeflock("device", "list", str(tmp_path))
+    assert (done.returncode, f"name one, e.g. {tmp_path / 'one'}" in done.stderr) == (2, True)
 
 
 def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import pytest
+from aiohttp import ClientConnectorError, ClientResponseError
+from aiohttp.client_reqrep import ConnectionKey
 
-from edgeflock.shared.protocol.backoff import back_off, permanent_error
+from edgeflock.shared.protocol.backoff import RepeatedReasons, back_off, failure_reason, permanent_error
 from tests.certificates import certificate, serving_with
 
 
@@ -42,6 +45,45 @@ def test_the_defaults_are_half_a_second_to_half_a_minute() -> None:
 def test_the_same_randomness_gives_the_same_waits() -> None:
     assert list(islice(back_off(Random(7)), 50)) == list(islice(back_off(Random(7)), 50))
     assert list(islice(back_off(Random(7)), 50)) != list(islice(back_off(Random(8)), 50))
+
+
+# What is said meanwhile
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            ConnectionRefusedError(),
+            "nothing listens at URL: start the server, or correct the address",
+        ),
+        (
+            socket.gaierror(-2, "Name or service not known"),
+            "no machine has the name in URL (Name or service not known): correct it, or write the IP address",
+        ),
+        (TimeoutError(), "no answer in time from URL: check that the server runs, and the address"),
+        (
+            ConnectionResetError(104, "Connection reset by peer"),
+            "no answer from URL: Connection reset by peer",
+        ),
+        (
+            ClientResponseError(cast(Any, None), (), status=502),
+            "URL answers 502: the server, or a proxy in front of it, cannot serve now",
+        ),
+        (EOFError(), "no answer from URL: EOFError"),
+    ],
+)
+def test_a_failure_is_told_in_plain_words(error: Exception, said: str) -> None:
+    assert failure_reason("URL", error) == said
+    key = ConnectionKey("127.0.0.1", 1, False, True, None, None, None)
+    if isinstance(error, OSError):
+        assert failure_reason("URL", ClientConnectorError(key, error)) == said
+
+
+def test_a_reason_is_logged_once_a_minute() -> None:
+    reasons = RepeatedReasons()
+    assert [reasons.is_due("away", 25.0) for _ in range(7)] == [True, False, False, True, False, False, True]
+    assert [reasons.is_due(one, 1.0) for one in ("full", "away", "full")] == [True, False, False]
 
 
 # When it is no use

@@ -13,7 +13,7 @@ from tests.tui.server import serving
 
 async def test_before_there_is_a_server_the_screen_says_so() -> None:
     async with screen(Live(FeedClient("http://127.0.0.1:1", ""), delays=lambda: repeat(30.0))) as pilot:
-        await shows(pilot, "no run to show: connection refused")
+        await shows(pilot, "no run to show: nothing listens at http:")
         await shows(pilot, "again in")
         await pilot.press("2", "enter", "s", "r", "down", "3", "up", "4", "x", "n", "1")
         await shows(pilot, "no run to show")
