@@ -39,7 +39,7 @@ INPUTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
 }
 """Model -> shape of a sample, shape of its target, classes."""
 
-ELSEWHERE = {"Gru": "benchmarks.models.nets:Gru"}
+ELSEWHERE = {name: f"benchmarks.models.nets:{name}" for name in ("Gru", "LSTMTagger", "TransformerBlock")}
 """Models that are not of the zoo."""
 
 Gradient = NDArray[np.floating]

@@ -1,7 +1,7 @@
 """Reference models. Each is named by import string, e.g. edgeflock.client.zoo:PaperCNN.
 
 images.py       images and tables
-sequences.py    sequences and words
+sequences.py    words
 language.py     a language model
 policies.py     policies that act
 """
@@ -21,4 +21,4 @@ from edgeflock.client.zoo.images import (
 )
 from edgeflock.client.zoo.language import LanguageModel
 from edgeflock.client.zoo.policies import ActorCritic, PixelActorCritic
-from edgeflock.client.zoo.sequences import LSTMTagger, TransformerBlock, WordTagger
+from edgeflock.client.zoo.sequences import WordTagger

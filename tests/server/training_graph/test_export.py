@@ -32,6 +32,7 @@ from edgeflock.shared.model.torch_module import FlatModule
 from tests.server.training_graph.models import HERE, Arrays, reference
 
 ZOO = "edgeflock.client.zoo:"
+NETS = "benchmarks.models.nets:"
 aten = torch.ops.aten
 
 FUNCTIONS: dict[str, Any] = {
@@ -94,8 +95,8 @@ MODELS: dict[str, Model] = {
     "ResNetGN": Model(ZOO + "ResNetGN", (3, 16, 16), classes=10),
     # Of 64 whole pictures, no batch is stable: torch's own two convolutions differ by 0.5% in its gradients.
     "ResNetBN": Model(ZOO + "ResNetBN", (3, 9, 9), classes=10),
-    "LSTMTagger": Model(ZOO + "LSTMTagger", (4, 32), classes=17, targets=(4,), ignored=True),
-    "TransformerBlock": Model(ZOO + "TransformerBlock", (16, 32), classes=10),
+    "LSTMTagger": Model(NETS + "LSTMTagger", (4, 32), classes=17, targets=(4,), ignored=True),
+    "TransformerBlock": Model(NETS + "TransformerBlock", (16, 32), classes=10),
     "convolutions": Model(HERE + "convolutions", (4, 8, 8)),
     "signals": Model(HERE + "signals", (2, 20)),
     "Recurrent": Model(HERE + "Recurrent", (3, 4)),
