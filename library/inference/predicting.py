@@ -16,6 +16,7 @@ from edgeflock.shared.data.unlabelled import UnlabelledData
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.fields import Inputs
+from edgeflock.shared.settings.model import ARRAYS
 
 if TYPE_CHECKING:
     from edgeflock.api.result import Result
@@ -72,6 +73,10 @@ def opened(path: Path) -> tuple[ModelInfo, Computes]:
             raise ConfigError(
                 f"{path} is a language model, and a table has no place for its tokens: use "
                 f'edgeflock.load("{path}").module().logits(tokens) in Python'
+            )
+        if result.info.model.startswith(ARRAYS):
+            raise ConfigError(
+                f"{path} has the arrays of a run without a module: the code of its devices computes with them"
             )
         result.module()  # so that a module that cannot be imported is reported before the data are read
     except ImportError as error:

@@ -58,7 +58,7 @@ class Outcome:
     def unaveraged(self) -> "Outcome":
         """The run with the accuracies of fleet.evaluate_unaveraged, if it has them."""
         newest = [row.get("metrics", {}).get("unaveraged", row["accuracy"]) for row in self.rows]
-        rows = [{**row, "accuracy": accuracy} for row, accuracy in zip(self.rows, newest, strict=True)]
+        rows = [{**row, "accuracy": one} for row, one in zip(self.rows, newest, strict=True)]
         return Outcome(rows, self.end)
 
     def truncate(self, key: str, value: float) -> "Outcome":

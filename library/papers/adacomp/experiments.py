@@ -16,12 +16,10 @@ CNN, MLP = "edgeflock.client.zoo:PaperCNN", "edgeflock.client.zoo:PaperMLP"
 DEVICES = 200
 
 
-BOTH_MODELS: dict[str, object] = {"coordination.average": 8.0, "fleet.evaluate_unaveraged": True}
-"""Devices train as published. The averaged model of the same run is evaluated too."""
-
-
 def _method(name: str, rule: str, select: float, rate: float) -> Method:
-    settings = {**AS_PUBLISHED, **BOTH_MODELS, "coordination.rule": rule, "compression.select": select}
+    """Return a method whose devices train as published. The run's averaged model is evaluated too."""
+    both_models = {"coordination.average": 8.0, "fleet.evaluate_unaveraged": True}
+    settings = {**AS_PUBLISHED, **both_models, "coordination.rule": rule, "compression.select": select}
     return Method(name, settings, rate)
 
 

@@ -86,7 +86,6 @@ PAPER: dict[str, dict[str, str]] = {
         "Comp-ASGD c=0.01": "95.11%",
         "AdaComp c=0.1": "98.7%",
         "AdaComp c=0.01": "98.59%",
-        "AdaComp c=0.001": "-",
     },
     "table 2": {
         "60,000 images, no crashes, n=200": "97.44%",
