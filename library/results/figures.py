@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter
 from edgeflock.results.outcomes import Setting
 from edgeflock.tui.text.numbers import short, short_size, span
 
-COLOURS = ("#0072B2", "#B84A00", "#009E73", "#CC79A7", "#555555", "#E69F00")
+COLOURS = ("#0072B2", "#B84A00", "#009E73", "#CC79A7", "#555555", "#E69F00", "#56B4E9")
 """Colours after Okabe and Ito, distinct for every kind of colour vision."""
 GRID = "#DDDDDD"
 
