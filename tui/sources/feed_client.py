@@ -72,8 +72,8 @@ class FeedClient:
                             raise Malformed("the feed sends binary messages only")
                         yield message.data
                     error = socket.exception()
-                    lost = failure_reason(self.name, error) if error else "the server ended the feed"
-                    raise EdgeflockError(lost)
+                    lost = f"the connection was lost: {failure_reason(self.name, error)}" if error else ""
+                    raise EdgeflockError(lost or "the server ended the feed")
         except aiohttp.ClientResponseError as error:
             if error.status == Unauthorized.status:
                 raise _refusal(error.status, "/v1/feed", b"") from error
