@@ -129,9 +129,9 @@ def report(results: Results, summary: dict[str, Any], out: Path) -> str:
         "# AdaComp, reproduced",
         "",
         f"`{summary['command']}` on {summary['date']}: {summary['machine']}. n = 200 emulated devices, "
-        "batches of 10, MNIST. Accuracy is on the 10,000 test images, each a mean over the seeds (minimum to "
-        "maximum in brackets): of the best of a run, which is what the paper gives, of its last evaluation, "
-        "and of the mean of its last ten. The averaged model is of the same runs: the server averages its "
+        "batches of 10, MNIST. Accuracy is on the 10,000 test images, as a mean over the seeds (minimum to "
+        "maximum in brackets). A run has its best evaluation, which the paper gives, its last one, and the "
+        "mean of its last ten. The averaged model is of the same runs: the server averages its "
         "versions, and devices train as without it. Traffic is every WebSocket message with its frame. "
         "docs/results/compression-record.md explains the differences from the paper.",
         "",
