@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.learning.rivals.asynchronous import FedAsync, FedBuff, HeavyBall
 from benchmarks.learning.rivals.averaging import FedAdam, FedAvg, FedAvgM
 from benchmarks.learning.rivals.central import Adam, Sgd, SyncSgd
+from benchmarks.learning.rivals.compass import FedCompass
 from benchmarks.learning.rivals.federation import Rival
 from benchmarks.learning.rivals.local import DiLoCo, SparseLoCo
 from benchmarks.learning.rivals.scaffold import Scaffold
@@ -44,6 +45,7 @@ FAMILIES: dict[str, Any] = {
     "DiLoCo": DiLoCo,
     "SparseLoCo": SparseLoCo,
     "FedAsync": FedAsync,
+    "FedCompass": FedCompass,
     "Dgc": Dgc,
     "Ef21": Ef21,
     "HeavyBall": HeavyBall,
@@ -80,6 +82,8 @@ GRIDS: dict[str, tuple[str, ...]] = {
                    "rate=0.001 steps=5 share=0.1"),
     "FedAsync": ("rate=0.1 steps=5", "rate=0.1 steps=20 mixing=0.3", "rate=0.2 steps=5",
                  "rate=0.2 steps=5 mixing=0.9"),
+    "FedCompass": ("rate=0.1 least=1 most=5", "rate=0.2 least=1 most=5", "rate=0.1 least=4 most=20",
+                   "rate=0.2 least=4 most=20", "rate=0.1 least=20 most=100"),
     "Dgc": ("rate=0.1", "rate=0.1 share=0.01", "rate=0.2 share=0.01", "rate=0.05 share=0.01"),
     "Ef21": ("rate=0.1", "rate=0.2", "rate=0.5", "rate=0.5 share=0.05"),
 }  # fmt: skip

@@ -16,6 +16,7 @@ from edgeflock.client.zoo.images import (
     SpeechCNN,
     SvhnBN,
     SvhnCNN,
+    SvhnGN,
     SvhnMLP,
     TabularMLP,  # fmt: skip
 )

@@ -163,6 +163,13 @@ class SvhnBN(_ImageLayers):
         super().__init__(*_svhn(lambda channels: [nn.BatchNorm2d(channels)]))
 
 
+class SvhnGN(_ImageLayers):
+    """SvhnCNN with GroupNorm, one group, of the images and after each pool; 40,500 parameters."""
+
+    def __init__(self) -> None:
+        super().__init__(*_svhn(lambda channels: [nn.GroupNorm(1, channels)]))
+
+
 def _svhn(norm: Callable[[int], list[nn.Module]]) -> list[nn.Module]:
     return [
         *norm(3),

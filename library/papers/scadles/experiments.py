@@ -1,5 +1,6 @@
 """The experiments of ScaDLES' evaluation as fleets, part by part."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -20,19 +21,27 @@ from edgeflock.papers.scadles.settings import (
     DEVICES,
     DISTRIBUTIONS,
     FAST_STEP_MS,
+    GROUP_NORM,
     INJECTED,
     LABELLED,
     LOCAL,
     LOCAL_STEPS,
     MEANS,
     MNIST,
+    NOISY,
+    NOISY_MODELS,
+    NOISY_RATE,
+    PAIRS,
     QUORUM,
     RATES,
     RATIOS,
     ROUNDS,
     SCADLES,
     SLOWER,
+    SMALL,
+    SPEED_UP_TASKS,
     TASKS,
+    TOP_5,
     Rates,
     ScadlesScale,
     ScadlesTask,
@@ -54,7 +63,7 @@ def rounds_of(task: ScadlesTask, distribution: str, method: Method, scale: Scadl
 
 def speed_up(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experiment]:
     """Table VI and Figure 7: time to the same accuracy."""
-    for task in TASKS:
+    for task in SPEED_UP_TASKS:
         for distribution in DISTRIBUTIONS:
             for method in (DDL, SCADLES, ADAPTIVE, LOCAL):
                 yield _run(f"speed-up, {task.name}", task, distribution, method, folder, scale, rates)
@@ -66,17 +75,43 @@ def grid(folder: str, scale: ScadlesScale) -> Iterator[Experiment]:
     A round of conventional training is the same 1,024 samples whatever the streams are: one distribution will
     do. S2' is like S2, and takes its rates. Adaptive compression takes the rate that is best without.
     """
-    for task in TASKS:
+    for task in SPEED_UP_TASKS:
         for distribution in ("S1", "S2", "S1'"):
             methods = [SCADLES, LOCAL]
             if distribution == "S1'":
                 methods.append(DDL)
-            if task is MNIST:
+            if task is not PAIRS:
                 methods += [ASYNC, ASYNC_SPARSE]
             for method in methods:
                 for rate in RATES:
                     tried = replace(method, rate=rate)
                     yield _run(f"grid, {task.name}", task, distribution, tried, folder, scale, {})
+
+
+def noisy(folder: str, scale: ScadlesScale) -> Iterator[Experiment]:
+    """Small batches, whose noise limits the speed: nobody waits, and a larger batch is a better gradient.
+
+    CIFAR-10 on the streams S2 and S2' divided by SMALL. Conventional training takes batches of BATCH / SMALL.
+    """
+    for model in NOISY_MODELS:
+        for distribution in ("S2", "S2'"):
+            for method in (DDL, SCADLES):
+                rate = NOISY.get((model, method.name), NOISY_RATE)
+                yield noisy_run(model, distribution, replace(method, rate=rate), folder, scale)
+
+
+def noisy_run(model: str, distribution: str, method: Method, folder: str, scale: ScadlesScale) -> Experiment:
+    kind, numbers, deviation = re.split(r"[(,]", DISTRIBUTIONS[distribution].rstrip(")"))
+    stream = f"{kind}({float(numbers) / SMALL:g},{float(deviation) / SMALL:g})"
+    settings = {**method.settings, "coordination.base_batch": BASE_BATCH // SMALL}
+    if method.name == DDL.name:
+        settings |= {"devices.batch_min": BATCH // SMALL, "devices.batch_max": BATCH // SMALL}
+    method = replace(method, settings=settings)
+    kinds: Kinds = {"all": {"rate": stream, "step_ms": CIFAR.step_ms}}
+    every = max(1, scale.noisy // scale.evaluations[CIFAR.name])
+    data = CIFAR.data.format(folder=folder)
+    file = _fleet(method, f"edgeflock.client.zoo:{model}", data, scale.noisy, every, kinds)
+    return Experiment(f"noisy, {model}", f"{distribution} {method.name}", method, file)
 
 
 def growing(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experiment]:
@@ -99,7 +134,7 @@ def changing(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experim
             method = replace(method, rate=_rate(method, MNIST, "S1'", rates))
             kind = {"rate": curve, "step_ms": FAST_STEP_MS}
             every = max(1, scale.changing // scale.evaluations[MNIST.name])
-            data = f"npz:{folder}/{MNIST.data}"
+            data = MNIST.data.format(folder=folder)
             file = _fleet(method, MNIST.module, data, 0, every, {"all": kind}, seconds=scale.changing)
             yield Experiment("changing", f"{curve} {method.name}", method, file)
 
@@ -149,7 +184,8 @@ def non_iid(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experime
     The learning rate is scaled by what streams in, 10 x 64 samples in the mean, and not by the copies that
     injection makes of some of them.
     """
-    for task in TASKS:
+    for task in (*TASKS, GROUP_NORM):
+        like = CIFAR if task is GROUP_NORM else task
         for name, labels, (alpha, beta) in (
             ("IID", 0, (0.0, 0.0)),
             ("one label", 1, (0.0, 0.0)),
@@ -162,10 +198,10 @@ def non_iid(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experime
                 "injection.beta": beta,
                 "coordination.base_batch": 0,
             }
-            rate = _rate(SCADLES, task, "S1'", rates) * LABELLED * MEANS["S1'"] / BASE_BATCH
+            rate = _rate(SCADLES, like, "S1'", rates) * LABELLED * MEANS["S1'"] / BASE_BATCH
             method = replace(SCADLES, settings={**SCADLES.settings, **extra}, rate=rate)
-            every = max(1, scale.injected // scale.evaluations[task.name])
-            data = f"npz:{folder}/{task.data}"
+            every = max(1, scale.injected // scale.evaluations[like.name])
+            data = task.data.format(folder=folder)
             file = _fleet(method, task.module, data, scale.injected, every, {"all": kind}, LABELLED)
             yield Experiment(f"non-IID, {task.name}", name, method, file)
 
@@ -185,15 +221,16 @@ def injection_traffic(scale: ScadlesScale) -> Iterator[Experiment]:
 
 def asynchronous(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experiment]:
     """For as long as the synchronous runs of the speed-up take; then with a quarter of the devices slower."""
-    part, task = f"asynchronous, {MNIST.name}", MNIST
-    for distribution in DISTRIBUTIONS:
-        for method in (ASYNC, ASYNC_SPARSE):
-            yield _run(part, task, distribution, method, folder, scale, rates)
-        seconds = rounds_of(task, distribution, SCADLES, scale) * task.step_ms / 1000
-        kinds: Kinds = {"fast": {"share": 3}, "slow": {"share": 1, "step_ms": SLOWER * task.step_ms}}
-        for method in (SCADLES, ADAPTIVE, ASYNC, ASYNC_SPARSE):
-            made = _run(part, task, distribution, method, folder, scale, rates, kinds, seconds)
-            yield replace(made, name=f"{made.name}, stragglers")
+    for task in TASKS:
+        part = f"asynchronous, {task.name}"
+        for distribution in DISTRIBUTIONS:
+            for method in (ASYNC, ASYNC_SPARSE):
+                yield _run(part, task, distribution, method, folder, scale, rates)
+            seconds = rounds_of(task, distribution, SCADLES, scale) * task.step_ms / 1000
+            kinds: Kinds = {"fast": {"share": 3}, "slow": {"share": 1, "step_ms": SLOWER * task.step_ms}}
+            for method in (SCADLES, ADAPTIVE, ASYNC, ASYNC_SPARSE):
+                made = _run(part, task, distribution, method, folder, scale, rates, kinds, seconds)
+                yield replace(made, name=f"{made.name}, stragglers")
 
 
 def _run(
@@ -219,7 +256,7 @@ def _run(
     steps = LOCAL_STEPS if method.name == LOCAL.name else 1
     common = {"rate": DISTRIBUTIONS[distribution], "step_ms": task.step_ms / steps}
     made: Kinds = {name: {**common, **kind} for name, kind in (kinds or {"all": {}}).items()}
-    file = _fleet(method, task.module, f"npz:{folder}/{task.data}", rounds, every, made, DEVICES, seconds)
+    file = _fleet(method, task.module, task.data.format(folder=folder), rounds, every, made, DEVICES, seconds)
     return Experiment(part, f"{distribution} {method.name}", method, file)
 
 
@@ -247,7 +284,7 @@ def _fleet(
     sections: dict[str, dict[str, Any]] = {
         "end": {"updates": rounds * devices},
         "local": {"batch": BATCH},
-        "model": {"module": module, "data": data},
+        "model": {"module": module, "data": data, "metrics": [] if data == "digits:" else [TOP_5]},
         "coordination": {"learning_rate": method.rate},
         "fleet": {"devices": devices, "data": data, "evaluate_every": every * devices, "seconds": seconds},
         "devices": kinds,

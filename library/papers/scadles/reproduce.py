@@ -7,7 +7,7 @@ from edgeflock.papers.reproduce import Measured, Reproduction, by_part, measure,
 from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.report import report
 from edgeflock.papers.scadles.results import summarise
-from edgeflock.papers.scadles.settings import BEST, FULL, QUICK, TASKS, Rates
+from edgeflock.papers.scadles.settings import BEST, FULL, QUICK, SPEED_UP_TASKS, TASKS, Rates
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
@@ -16,16 +16,18 @@ def reproduce_scadles(options: Reproduction) -> None:
     """Run every experiment, and leave scadles.json, .md and figures in `options.out`. Raises ConfigError."""
     scale, folder = options.scale(FULL, QUICK), options.data
     for task in TASKS:
-        datasets.load(f"npz:{folder}/{task.data}", "test")
+        datasets.load(task.data.format(folder=folder), "test")
     rates = BEST
     if options.grid:
         narrate("Learning rates")
         rates = best_rates(measure(options, experiments.grid(folder, scale), scale.seeds[:1]))
     narrate(
-        "Speed-up, iterations that grow, changing rates, buffers, compression, one label each, asynchronous"
+        "Speed-up, small batches, iterations that grow, changing rates, buffers, compression, one label "
+        "each, asynchronous"
     )
     parts = [
         *experiments.speed_up(folder, scale, rates),
+        *experiments.noisy(folder, scale),
         *experiments.growing(folder, scale, rates),
         *experiments.changing(folder, scale, rates),
         *experiments.buffers(scale),
@@ -43,7 +45,7 @@ def reproduce_scadles(options: Reproduction) -> None:
 
 def best_rates(measured: Iterable[Measured]) -> Rates:
     """The rate of the grid that came to the highest of its task's targets, and to all of them soonest."""
-    tasks = {f"grid, {task.name}": task for task in TASKS}
+    tasks = {f"grid, {task.name}": task for task in SPEED_UP_TASKS}
 
     def merit(one: Measured) -> tuple[float, float, float]:
         targets = tasks[one.experiment.part].targets

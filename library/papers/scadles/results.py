@@ -9,14 +9,19 @@ from edgeflock.papers.scadles.settings import (
     ASYNC,
     ASYNC_SPARSE,
     BUFFERED,
+    CIFAR,
     DDL,
     DEVICES,
     DISTRIBUTIONS,
+    GROUP_NORM,
     LABELLED,
     LOCAL,
     MNIST,
+    NOISY_MODELS,
     SCADLES,
+    SPEED_UP_TASKS,
     TASKS,
+    TOP_5,
     ScadlesTask,
 )
 from edgeflock.results.outcomes import Setting, row_value
@@ -50,7 +55,10 @@ def summarise(results: Results, options: Reproduction) -> dict[str, Any]:
     return {
         **options.about,
         "speed_up": {
-            task.name: _speed_up(found, task) for task in TASKS if f"speed-up, {task.name}" in found
+            task.name: _speed_up(found, task) for task in SPEED_UP_TASKS if f"speed-up, {task.name}" in found
+        },
+        "noisy": {
+            model: _noisy(found[f"noisy, {model}"]) for model in NOISY_MODELS if f"noisy, {model}" in found
         },
         "growing": _growing(found),
         "changing": {name: _changing(one) for name, one in found.get("changing", {}).items()},
@@ -62,13 +70,13 @@ def summarise(results: Results, options: Reproduction) -> dict[str, Any]:
         },
         "non_iid": {
             task.name: {name: _injected(one) for name, one in found[f"non-IID, {task.name}"].items()}
-            for task in TASKS
+            for task in (*TASKS, GROUP_NORM)
             if f"non-IID, {task.name}" in found
         },
         "injected": {
             name: _injected(one)["kilobytes_a_round"] for name, one in found.get("injected", {}).items()
         },
-        "asynchronous": _asynchronous(found),
+        "asynchronous": {task.name: entries for task in TASKS if (entries := _asynchronous(found, task))},
     }
 
 
@@ -124,6 +132,26 @@ def _speed_ups(methods: dict[str, Measured], target: float) -> dict[str, float |
     seconds = {name: one.setting.interpolate(target, "seconds") for name, one in methods.items()}
     base = seconds.pop(DDL.name, None)
     return {name: base / taken if base and taken else None for name, taken in seconds.items()}
+
+
+def _noisy(runs: dict[str, Measured]) -> dict[str, Any]:
+    """Of each stream: what the methods came to, and the speed-up to each accuracy that both reached."""
+    made: dict[str, Any] = {}
+    for distribution in DISTRIBUTIONS:
+        methods = {
+            method.name: runs[f"{distribution} {method.name}"]
+            for method in (DDL, SCADLES)
+            if f"{distribution} {method.name}" in runs
+        }
+        if len(methods) == 2:
+            levels = {f"{level:g}": _speed_ups(methods, level)[SCADLES.name] for level in CIFAR.targets}
+            made[distribution] = {
+                "seeds": min(len(one.setting.outcomes) for one in methods.values()),
+                "learning_rate": {name: one.experiment.method.rate for name, one in methods.items()},
+                "learnt": {name: learnt(one.setting) for name, one in methods.items()},
+                "speed_up_to": levels,
+            }
+    return made
 
 
 def _growing(found: Found) -> dict[str, Any]:
@@ -198,12 +226,17 @@ def _compression(one: Measured) -> dict[str, Any]:
     }
 
 
-def learnt(setting: Setting) -> dict[str, float]:
-    """Means over the seeds: of the best of a run, its last, and the mean of its last five evaluations."""
+def learnt(setting: Setting) -> dict[str, float | None]:
+    """Means over the seeds: of the best of a run, its last, and the mean of its last five evaluations.
+
+    Top-5 is that of the last; None if the runs did not measure it.
+    """
+    top_5 = [run.rows[-1].get("metrics", {}).get(TOP_5) for run in setting.outcomes]
     return {
         "accuracy": fmean(setting.best()),
         "last_accuracy": fmean(setting.last()),
         "last_five_accuracy": fmean(setting.last_five()),
+        "top_5": None if None in top_5 else fmean(top_5),
     }
 
 
@@ -220,14 +253,14 @@ def _injected(one: Measured) -> dict[str, Any]:
     }
 
 
-def _asynchronous(found: Found) -> dict[str, Any]:
+def _asynchronous(found: Found, task: ScadlesTask) -> dict[str, Any]:
     """Accuracy by the same second and in the same bytes, both ways: dense with dense, sparse with sparse.
 
     Both are those of whichever run has less of them by its end.
     """
-    apart = found.get(f"asynchronous, {MNIST.name}", {})
-    together = found.get(f"speed-up, {MNIST.name}", {})
-    target = common_target(found, MNIST)
+    apart = found.get(f"asynchronous, {task.name}", {})
+    together = found.get(f"speed-up, {task.name}", {})
+    target = common_target(found, task)
     made: dict[str, Any] = {}
     for distribution in DISTRIBUTIONS:
         for suffix, rounds in (("", together), (", stragglers", apart)):

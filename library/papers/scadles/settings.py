@@ -2,10 +2,11 @@
 
 16 devices with streams of Table I's rates, iterations of 1.2 and 1.6 virtual seconds as the paper's two
 models have. What is trained is smaller: a CNN with BatchNorm on CIFAR-10 in the place of ResNet152, an MLP on
-MNIST in that of VGG19 on CIFAR-100. 10 devices where each has one label.
+MNIST in that of VGG19 on CIFAR-100, and for the speed-up a CNN on pairs of digits, which are 100 classes.
+10 devices where each has one label.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgeflock.papers.reproduce import Method, Scale
 
@@ -34,7 +35,7 @@ class ScadlesTask:
     """The paper's model that this one replaces."""
     module: str
     data: str
-    """The archive's name."""
+    """Its URI, with {folder} for that of the archives."""
     step_ms: int
     targets: tuple[float, ...]
     """Accuracies up to which virtual time is compared."""
@@ -44,7 +45,7 @@ CIFAR = ScadlesTask(
     "CIFAR-10",
     "ResNet152",
     "edgeflock.client.zoo:SvhnBN",
-    "cifar10_jpgblob.npz",
+    "npz:{folder}/cifar10_jpgblob.npz",
     1200,
     (0.2, 0.25, 0.3, 0.35, 0.38, 0.4, 0.42, 0.45),
 )
@@ -52,11 +53,21 @@ MNIST = ScadlesTask(
     "MNIST",
     "VGG19",
     "edgeflock.client.zoo:PaperMLP",
-    "mnist.npz",
+    "npz:{folder}/mnist.npz",
     1600,
     (0.5, 0.8, 0.85, 0.9, 0.92, 0.93, 0.94, 0.95),
 )
+PAIRS = ScadlesTask(
+    "pairs of digits",
+    "VGG19",
+    "edgeflock.papers.scadles.stand_ins:PairsCNN",
+    "edgeflock.papers.scadles.stand_ins:digit_pairs?path={folder}/mnist.npz",
+    1600,
+    (0.1, 0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85),
+)
 TASKS = (CIFAR, MNIST)
+SPEED_UP_TASKS = (*TASKS, PAIRS)
+TOP_5 = "edgeflock.papers.scadles.stand_ins:top_5"
 
 _DENSE = {"compression.select": 1.0}
 ROUNDS = {"coordination.mode": "rounds", "coordination.base_batch": BASE_BATCH}
@@ -120,8 +131,19 @@ QUORUM = Method(
 )
 """A round does not wait for devices whose streams are low."""
 
+SMALL = 16
+"""Streams and batches are divided by this where noise limits the speed."""
+NOISY_MODELS = ("SvhnCNN", "ResNetGN", "ResNetBN")
+"""Models of zoo that are trained there: the CNN without normalization, and two of twice its size."""
+NOISY: dict[tuple[str, str], float] = {}
+"""(model, method) -> learning rate there, where it is not NOISY_RATE."""
+NOISY_RATE = 0.1
+
 RATIOS, DELTAS = (0.1, 0.01), (0.1, 0.2, 0.3, 0.4)
 """Table V."""
+
+GROUP_NORM = replace(CIFAR, name="CIFAR-10, GroupNorm", module="edgeflock.client.zoo:SvhnGN")
+"""For devices with one label each: GroupNorm has no statistics of a batch."""
 
 INJECTED = ((0.5, 0.5), (0.25, 0.25), (0.1, 0.1), (0.05, 0.05))
 """(alpha, beta) of Figures 9 and 10."""
@@ -147,6 +169,8 @@ class ScadlesScale(Scale):
     """Rounds of conventional training, by task."""
     injected: int
     """Rounds of the runs on devices with one label each."""
+    noisy: int
+    """Rounds of the runs on small batches."""
     changing: int
     """Virtual seconds of the runs on streams that change."""
     buffered: float
@@ -155,5 +179,21 @@ class ScadlesScale(Scale):
     """Evaluations of a run, by task."""
 
 
-FULL = ScadlesScale({"CIFAR-10": 100, "MNIST": 250}, 100, 240, 1.0, {"CIFAR-10": 10, "MNIST": 40}, seeds=(0,))
-QUICK = ScadlesScale({"CIFAR-10": 20, "MNIST": 50}, 15, 60, 0.02, {"CIFAR-10": 4, "MNIST": 15}, seeds=(0,))
+FULL = ScadlesScale(
+    rounds={"CIFAR-10": 400, "MNIST": 250, "pairs of digits": 250},
+    injected=400,
+    noisy=400,
+    changing=240,
+    buffered=1.0,
+    evaluations={"CIFAR-10": 40, "MNIST": 40, "pairs of digits": 40},
+    seeds=(0, 1, 2),
+)
+QUICK = ScadlesScale(
+    rounds={"CIFAR-10": 12, "MNIST": 40, "pairs of digits": 30},
+    injected=15,
+    noisy=20,
+    changing=60,
+    buffered=0.02,
+    evaluations={"CIFAR-10": 4, "MNIST": 15, "pairs of digits": 15},
+    seeds=(0,),
+)

@@ -16,6 +16,7 @@ ASKED = Reproduction("this", Path("out"), FOLDER)
 def everything(scale: ScadlesScale, folder: str = FOLDER) -> list[Experiment]:
     return [
         *experiments.speed_up(folder, scale, {}),
+        *experiments.noisy(folder, scale),
         *experiments.growing(folder, scale, {}),
         *experiments.changing(folder, scale, {}),
         *experiments.buffers(scale),

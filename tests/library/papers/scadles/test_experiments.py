@@ -1,7 +1,10 @@
 """The paper's settings."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 
 from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.report import TABLE_5
@@ -14,20 +17,24 @@ from edgeflock.papers.scadles.settings import (
     INJECTED,
     LOCAL,
     MNIST,
+    PAIRS,
     RATES,
     SCADLES,
     TASKS,
 )
 from edgeflock.papers.scadles.speed_up import SPEED_UPS
+from edgeflock.papers.scadles.stand_ins import top_5
+from edgeflock.shared.data.datasets import load
 from edgeflock.shared.data.rates import HIGH, LOW, curve
-from tests.library.papers.scadles.runs import FOLDER, everything, named
+from edgeflock.shared.errors import ConfigError
+from tests.library.papers.scadles.runs import FOLDER, everything, named, of_mnist
 
 
 def test_streams_iterations_and_devices_are_the_paper_s() -> None:
     rates = {"uniform(38,24)", "uniform(300,112)", "normal(64,24)", "normal(256,28)"}
     assert set(DISTRIBUTIONS.values()) == rates
     for one in everything(FULL):
-        if one.part == "changing":
+        if one.part == "changing" or one.part.startswith("noisy"):
             continue
         file = one.file
         labelled = one.part.startswith(("non-IID", "injected"))
@@ -71,8 +78,37 @@ def test_conventional_training_waits_for_64_samples_everywhere() -> None:
         sent = one.file.compression.select, one.file.compression.threshold
         assert sent == ((0.1, 0.3) if adaptive else (1.0, 0.0))
         assert kind.step_ms is not None
-        iteration = {"MNIST": 1600, "CIFAR-10": 1200}[one.part.rpartition(" ")[2]]
+        iteration = 1200 if one.part.endswith("CIFAR-10") else 1600
         assert kind.step_ms * one.file.local.steps == iteration
+
+
+def test_where_noise_limits_the_speed_nobody_waits_and_a_sixteenth_streams_in() -> None:
+    rates = {"S2": "uniform(18.75,7)", "S2'": "normal(16,1.75)"}
+    for one in experiments.noisy(FOLDER, FULL):
+        (kind,) = one.file.devices.values()
+        assert kind.rate == rates[one.name.partition(" ")[0]]
+        assert one.file.coordination.base_batch == 64
+        if one.method.name == DDL.name:
+            assert (kind.batch_min, kind.batch_max, kind.buffer) == (4, 4, "persistence")
+        else:
+            assert (kind.batch_min, kind.batch_max, kind.buffer) == (LOW, HIGH, "truncation")
+
+
+def test_each_digit_is_in_a_pair_on_either_side(tmp_path: Path) -> None:
+    images = np.arange(10, dtype=np.uint8)[:, None, None] * np.ones((28, 28), np.uint8)
+    np.savez(tmp_path / "mnist.npz", x_train=images, y_train=np.arange(10))
+    pairs = load(PAIRS.data.format(folder=tmp_path), "train")
+    assert pairs.x.shape == (10, 1, 28, 56)
+    left, right = np.rint(255 * pairs.x[:, 0, 0, 0]), np.rint(255 * pairs.x[:, 0, 0, -1])
+    assert sorted(left) == sorted(right) == list(range(10))
+    assert np.array_equal(pairs.y, 10 * left + right)
+    with pytest.raises(ConfigError, match=r"mnist\.npz.*with --data"):
+        load(PAIRS.data.format(folder="nowhere"), "train")
+
+
+def test_top_5_counts_what_is_among_the_five_highest() -> None:
+    outputs = torch.arange(10.0).repeat(2, 1)
+    assert top_5(outputs, torch.tensor([5, 4])) == 0.5
 
 
 def test_what_grows_with_the_batch_takes_as_long_as_before_at_64() -> None:
@@ -107,11 +143,11 @@ def test_table_5_and_figure_9_are_complete() -> None:
         found = [(one.file.injection.alpha, one.file.injection.beta) for one in figure.values()]
         assert found == [(0, 0), (0, 0), *INJECTED]
         assert all(kind.shares for one in figure.values() for kind in one.file.devices.values())
-    assert SPEED_UPS.keys() == {task.name for task in TASKS}
+    assert SPEED_UPS.keys() == {task.paper for task in TASKS}
 
 
 def test_without_rounds_an_update_counts_by_its_samples_and_staleness() -> None:
-    found = named(experiments.asynchronous(FOLDER, FULL, {}))
+    found = named(of_mnist(experiments.asynchronous(FOLDER, FULL, {})))
     free = [one for one in found.values() if one.method.name.startswith("async")]
     assert len(free) == 16
     for one in free:
@@ -136,7 +172,7 @@ def test_every_method_has_the_same_grid() -> None:
     assert set(map(frozenset, tried.values())) == {frozenset(RATES)}
     # What was tried is run again in the part it is for, at the best rate: the same run.
     rates = {(MNIST.name, SCADLES.name, "S1"): 0.8}
-    again = named(experiments.speed_up(FOLDER, FULL, rates))["S1 ScaDLES"]
+    again = named(of_mnist(experiments.speed_up(FOLDER, FULL, rates)))["S1 ScaDLES"]
     grid = [one for one in experiments.grid(FOLDER, FULL) if one.name == "S1 ScaDLES"]
     assert again.part == "speed-up, MNIST"
     assert again.file in [one.file for one in grid if one.method.rate == 0.8]

@@ -13,7 +13,7 @@ from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.report import report
 from edgeflock.papers.scadles.reproduce import reproduce_scadles
 from edgeflock.papers.scadles.results import summarise
-from edgeflock.papers.scadles.settings import BUFFERED, DISTRIBUTIONS, FULL, QUICK, TASKS
+from edgeflock.papers.scadles.settings import BUFFERED, DISTRIBUTIONS, FULL, NOISY_MODELS, QUICK, TASKS
 from edgeflock.results.sweep import Job
 from edgeflock.shared.errors import ConfigError
 from tests.library.papers.scadles.runs import ASKED, FOLDER, everything, made, measured, of_mnist
@@ -26,7 +26,9 @@ def folder(tmp_path: Path) -> str:
     path.mkdir()
     for task in TASKS:
         images, labels = np.zeros((10, 1, 28, 28), np.float32), np.arange(10)
-        np.savez(path / task.data, x_train=images, y_train=labels, x_test=images, y_test=labels)
+        np.savez(
+            path / task.data.rpartition("/")[2], x_train=images, y_train=labels, x_test=images, y_test=labels
+        )
     return str(path)
 
 
@@ -72,8 +74,11 @@ def test_the_whole_reproduction(
         assert len(printed["speed_up"]["MNIST"][streams]["speed_up"]) == 3
         assert markdown.count(f"| {streams} |") >= 4
     assert set(printed["buffers"]) == {f"{streams} {model}" for streams, model in BUFFERED}
-    assert len(printed["asynchronous"]) == 16
-    for name in ("speedup-cifar-10", "speedup-mnist", "figure9", "async"):
+    assert [len(runs) for runs in printed["asynchronous"].values()] == [16, 16]
+    assert {name: set(streams) for name, streams in printed["noisy"].items()} == {
+        name: {"S2", "S2'"} for name in NOISY_MODELS
+    }
+    for name in ("speedup-cifar-10", "speedup-mnist", "speedup-pairs-of-digits", "figure9", "async"):
         assert f"(scadles-{name}.png)" in markdown
         assert (out / f"scadles-{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (out / f"scadles-{name}.svg").read_text()
@@ -115,13 +120,13 @@ def test_the_report_says_where_runs_stayed_and_what_went_both_ways(tmp_path: Pat
         ),
         *measured(of_mnist(experiments.compression(FOLDER, FULL, {})), {"CR 0.1, delta 0.2": collapsed}),
         *measured(of_mnist(experiments.non_iid(FOLDER, FULL, {})), {"(0.5, 0.5)": collapsed}),
-        *measured(experiments.asynchronous(FOLDER, FULL, {}), {"S1 async": steady}),
+        *measured(of_mnist(experiments.asynchronous(FOLDER, FULL, {})), {"S1 async": steady}),
     ]
     markdown = report(by_part(results), summarise(by_part(results), ASKED), tmp_path)
     # 100 bytes up and 50 down by second 10, and 160 updates of 10 parameters.
     assert "| S1 | ScaDLES | 100 B (64x) | 50 B (128x) | 150 B (85x) |" in markdown
     assert "96.00% / 95.00% / 95.50% | 96.00% / 10.00% / 53.00% | - | - |" in markdown
-    assert "| 200 B (64x) | 100 B (128x) | 300 B (85x) | 96.00% | 10.00% | 53.00% |" in markdown
-    assert "| MNIST | (0.5, 0.5) | 96.00% | 10.00% | 53.00% |" in markdown
+    assert "| 200 B (64x) | 100 B (128x) | 300 B (85x) | 96.00% | 10.00% | 53.00% | - |" in markdown
+    assert "| MNIST | (0.5, 0.5) | 96.00% | 10.00% | 53.00% | - |" in markdown
     assert "| 20 | 96.00% / 10.00% / 53.00% | **96.00% / 95.00% / 95.50%** |" in markdown
     assert "| 300 B | 96.00% / 10.00% / 53.00% | **96.00% / 95.00% / 95.50%** |" in markdown

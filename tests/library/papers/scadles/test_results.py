@@ -6,7 +6,7 @@ from edgeflock.papers.reproduce import Measured, by_part
 from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.reproduce import best_rates
 from edgeflock.papers.scadles.results import summarise
-from edgeflock.papers.scadles.settings import CIFAR, DDL, DISTRIBUTIONS, FULL, MNIST, SCADLES
+from edgeflock.papers.scadles.settings import CIFAR, DDL, DISTRIBUTIONS, FULL, MNIST, SCADLES, TOP_5
 from edgeflock.results.outcomes import Setting
 from tests.library.papers.scadles.runs import ASKED, FOLDER, made, measured, of_mnist
 
@@ -43,6 +43,7 @@ def test_the_speed_up_is_of_the_time_to_the_target() -> None:
         "accuracy": below,
         "last_accuracy": below,
         "last_five_accuracy": pytest.approx((0.5 + below) / 2),
+        "top_5": None,
     }
     assert entry["rounds"]["DDL"] == pytest.approx(200)
     assert entry["slowest_rate"] == 20
@@ -73,9 +74,9 @@ def test_accuracy_without_rounds_is_compared_at_one_moment_and_at_one_size() -> 
     free = made((20, 0.5), (50, 0.7), (80, 0.9), bytes_a_second=20)
     results = [
         *measured(of_mnist(experiments.speed_up(FOLDER, FULL, {})), {"S1 ScaDLES": rounds}),
-        *measured(experiments.asynchronous(FOLDER, FULL, {}), {"S1 async": free}),
+        *measured(of_mnist(experiments.asynchronous(FOLDER, FULL, {})), {"S1 async": free}),
     ]
-    (entry,) = summarise(by_part(results), ASKED)["asynchronous"].values()
+    (entry,) = summarise(by_part(results), ASKED)["asynchronous"]["MNIST"].values()
     assert entry["seconds"]["at"] == 80
     assert entry["seconds"]["rounds"] == learnt(0.6, 0.5, 0.55)
     assert entry["seconds"]["async"] == learnt(0.9, 0.9, 0.7)
@@ -89,6 +90,7 @@ def learnt(best: float, last: float, last_five: float) -> dict[str, object]:
         "accuracy": best,
         "last_accuracy": last,
         "last_five_accuracy": pytest.approx(last_five),
+        "top_5": None,
     }
 
 
@@ -132,3 +134,17 @@ def test_the_best_rate_is_the_one_that_is_there_first_or_came_furthest() -> None
     taken = {one.name: one.method.rate for one in of_mnist(experiments.speed_up(FOLDER, FULL, best))}
     assert {taken[f"{streams} DDL"] for streams in DISTRIBUTIONS} == {0.2}
     assert taken["S1 ScaDLES"] == taken["S1 ScaDLES, adaptive"] == 0.8
+
+
+def test_small_batches_are_compared_to_every_accuracy_that_both_reached() -> None:
+    """Conventional: 35% a quarter of the way from second 20 to second 40. ScaDLES: halfway from 0 to 10."""
+    part = [one for one in experiments.noisy(FOLDER, FULL) if one.part == "noisy, ResNetGN"]
+    runs = {"S2 DDL": made((20, 0.3), (40, 0.5)), "S2 ScaDLES": made((0, 0.3), (10, 0.4))}
+    for number, run in enumerate(runs.values()):
+        run.rows[-1]["metrics"] = {TOP_5: 0.8 + number / 10}
+    found = summarise(by_part(measured(part, runs)), ASKED)["noisy"]["ResNetGN"]
+    assert found.keys() == {"S2"}
+    assert found["S2"]["speed_up_to"]["0.35"] == pytest.approx(5)
+    assert found["S2"]["speed_up_to"]["0.45"] is None
+    assert found["S2"]["learnt"]["DDL"] == {**learnt(0.5, 0.5, 0.4), "top_5": 0.8}
+    assert found["S2"]["learnt"]["ScaDLES"]["top_5"] == 0.9
