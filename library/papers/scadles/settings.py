@@ -135,9 +135,8 @@ SMALL = 16
 """Streams and batches are divided by this where noise limits the speed."""
 NOISY_MODELS = ("SvhnCNN", "ResNetGN", "ResNetBN")
 """Models of zoo that are trained there: the CNN without normalization, and two of twice its size."""
-NOISY: dict[tuple[str, str], float] = {}
-"""(model, method) -> learning rate there, where it is not NOISY_RATE."""
-NOISY_RATE = 0.1
+NOISY = {(model, method): 0.1 for model in NOISY_MODELS for method in ("DDL", "ScaDLES")}
+"""(model, method) -> learning rate there."""
 
 RATIOS, DELTAS = (0.1, 0.01), (0.1, 0.2, 0.3, 0.4)
 """Table V."""
