@@ -133,8 +133,8 @@ QUORUM = Method(
 
 SMALL = 16
 """Streams and batches are divided by this where noise limits the speed."""
-NOISY_MODELS = ("SvhnCNN", "ResNetGN", "ResNetBN")
-"""Models of zoo that are trained there: the CNN without normalization, and two of twice its size."""
+NOISY_MODELS = ("SvhnGN", "ResNetGN", "ResNetBN")
+"""Models of zoo that are trained there: the CNN with GroupNorm, and two of twice its size."""
 NOISY = {(model, method): 0.1 for model in NOISY_MODELS for method in ("DDL", "ScaDLES")}
 """(model, method) -> learning rate there."""
 
