@@ -24,7 +24,7 @@ def digit_pairs(path: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.in
 
 
 class PairsCNN(nn.Sequential):
-    """28 x 56 images in 100 classes: two convolutions of stride 2, two dense layers; 217,252 parameters."""
+    """28 x 56 images in 100 classes: two convolutions of stride 2, two dense layers; 217,156 parameters."""
 
     def __init__(self) -> None:
         super().__init__(
