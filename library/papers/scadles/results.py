@@ -21,7 +21,6 @@ from edgeflock.papers.scadles.settings import (
     SCADLES,
     SPEED_UP_TASKS,
     TASKS,
-    TOP_5,
     ScadlesTask,
 )
 from edgeflock.results.outcomes import Setting, row_value
@@ -231,7 +230,7 @@ def learnt(setting: Setting) -> dict[str, float | None]:
 
     Top-5 is that of the last; None if the runs did not measure it.
     """
-    top_5 = [run.rows[-1].get("metrics", {}).get(TOP_5) for run in setting.outcomes]
+    top_5 = [run.rows[-1].get("metrics", {}).get("top_5") for run in setting.outcomes]
     return {
         "accuracy": fmean(setting.best()),
         "last_accuracy": fmean(setting.last()),

@@ -6,7 +6,7 @@ from edgeflock.papers.reproduce import Measured, by_part
 from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.reproduce import best_rates
 from edgeflock.papers.scadles.results import summarise
-from edgeflock.papers.scadles.settings import CIFAR, DDL, DISTRIBUTIONS, FULL, MNIST, SCADLES, TOP_5
+from edgeflock.papers.scadles.settings import CIFAR, DDL, DISTRIBUTIONS, FULL, MNIST, SCADLES
 from edgeflock.results.outcomes import Setting
 from tests.library.papers.scadles.runs import ASKED, FOLDER, made, measured, of_mnist
 
@@ -141,7 +141,7 @@ def test_small_batches_are_compared_to_every_accuracy_that_both_reached() -> Non
     part = [one for one in experiments.noisy(FOLDER, FULL) if one.part == "noisy, ResNetGN"]
     runs = {"S2 DDL": made((20, 0.3), (40, 0.5)), "S2 ScaDLES": made((0, 0.3), (10, 0.4))}
     for number, run in enumerate(runs.values()):
-        run.rows[-1]["metrics"] = {TOP_5: 0.8 + number / 10}
+        run.rows[-1]["metrics"] = {"top_5": 0.8 + number / 10}
     found = summarise(by_part(measured(part, runs)), ASKED)["noisy"]["ResNetGN"]
     assert found.keys() == {"S2"}
     assert found["S2"]["speed_up_to"]["0.35"] == pytest.approx(5)
