@@ -3,12 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgeflock.papers.reproduce import Experiment, Measured, by_part
 from edgeflock.papers.scadles import experiments
-from edgeflock.papers.scadles.results import summarise
-from edgeflock.papers.scadles.settings import QUICK
+from edgeflock.papers.scadles.results import learnt, summarise
+from edgeflock.papers.scadles.settings import PAIRS, QUICK
 from edgeflock.results.outcomes import Setting
 from edgeflock.results.sweep import outcome
 from edgeflock.results.sweep import run as run_job
@@ -55,3 +56,15 @@ def test_samples_shared_a_round_are_alpha_beta_of_what_streams_in(tmp_path: Path
     found = done(one, tmp_path)
     kilobytes = summarise(by_part([found]), ASKED)["injected"]["S2' (0.5, 0.5)"]
     assert kilobytes == pytest.approx(0.5 * 0.5 * 10 * 256 * 3, rel=0.3)
+
+
+def test_a_run_measures_top_5_as_well(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x, y = random.integers(0, 255, (200, 28, 28), np.uint8), random.integers(0, 10, 200)
+    np.savez(tmp_path / "mnist.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    scale = replace(TINY, rounds=dict.fromkeys(TINY.rounds, 2))
+    listed = experiments.speed_up(str(tmp_path), scale, {})
+    (one,) = (one for one in listed if one.part.endswith(PAIRS.name) and one.name == "S1 ScaDLES")
+    found = learnt(done(one, tmp_path).setting)
+    assert found["top_5"] is not None
+    assert 0 <= (found["last_accuracy"] or 0) <= found["top_5"] < 0.5
