@@ -84,7 +84,8 @@ GRIDS: dict[str, tuple[str, ...]] = {
                  "rate=0.2 steps=5 mixing=0.9"),
     "FedCompass": ("rate=0.1 least=1 most=5", "rate=0.2 least=1 most=5", "rate=0.1 least=4 most=20",
                    "rate=0.2 least=4 most=20", "rate=0.1 least=20 most=100",
-                   "rate=0.4 least=1 most=5", "rate=0.4 least=4 most=20", "rate=0.4 least=1 most=5 mixing=2"),
+                   "rate=0.4 least=1 most=5", "rate=0.4 least=4 most=20", "rate=0.4 least=1 most=5 mixing=2",
+                   "rate=0.1 least=1 most=5 mixing=2", "rate=0.05 least=1 most=5 mixing=2"),
     "Dgc": ("rate=0.1", "rate=0.1 share=0.01", "rate=0.2 share=0.01", "rate=0.05 share=0.01"),
     "Ef21": ("rate=0.1", "rate=0.2", "rate=0.5", "rate=0.5 share=0.05"),
 }  # fmt: skip
