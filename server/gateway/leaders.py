@@ -99,9 +99,7 @@ class Leaders:
                 detail = printable(str(json.loads(await read_body(answer))["detail"]))
         except (*_UNREADABLE, Unavailable):
             detail = f"it answers {status}"
-        another = (
-            "; edgeflock token create --role gateway makes another" if status == Unauthorized.status else ""
-        )
+        another = "; make one: edgeflock token create --role gateway" if status == Unauthorized.status else ""
         return ConfigError(f"{self.url.origin()} takes no gateway: {detail}{another}")
 
     async def fetch(
