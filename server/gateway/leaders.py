@@ -11,7 +11,7 @@ import aiohttp
 from yarl import URL
 
 from edgeflock.server.sessions import HANG_SECONDS
-from edgeflock.shared.errors import ConfigError, Unavailable
+from edgeflock.shared.errors import ConfigError, Unauthorized, Unavailable
 from edgeflock.shared.identity import load_certificate, pin_from_token, tls_for
 from edgeflock.shared.protocol.backoff import is_transient, permanent_error
 from edgeflock.shared.protocol.shown import printable
@@ -99,7 +99,8 @@ class Leaders:
                 detail = printable(str(json.loads(await read_body(answer))["detail"]))
         except (*_UNREADABLE, Unavailable):
             detail = f"it answers {status}"
-        return ConfigError(f"{self.url.origin()} takes no gateway: {detail}")
+        another = "; make one: edgeflock token create --role gateway" if status == Unauthorized.status else ""
+        return ConfigError(f"{self.url.origin()} takes no gateway: {detail}{another}")
 
     async def fetch(
         self, http: aiohttp.ClientSession, url: URL, *, fixed: bool = False

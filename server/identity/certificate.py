@@ -86,8 +86,8 @@ def server_tls(own: Certificate) -> tuple[ssl.SSLContext, bytes]:
         context.load_cert_chain(own.certificate, own.key)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"server.certificate = {str(own.certificate)!r} and server.key = {str(own.key)!r} cannot be "
-            f"used: {error}; both are files in PEM, and the key is without a password"
+            f"the certificate {str(own.certificate)!r} and the key {str(own.key)!r} cannot be used: {error}; "
+            "both are files in PEM, and the key is without a password"
         ) from error
     return context, pin_of_file(own.certificate)
 

@@ -190,7 +190,7 @@ class Register(IdentityStore):
         device = self.devices.get(name)
         is_repeat = device is not None and device.key == key and device.token == token.digest
         if not token.reusable and token.used_by is not None and not is_repeat:
-            raise Unauthorized(f"the token {token.id} was for one device, which has joined with it")
+            raise Unauthorized(f"token {token.id} was for one device; make another: edgeflock token create")
         if device is not None and device.revoked is None and not is_repeat:
             raise NameInUse(
                 f"another device with the name {name} joined; give each its own --name, or have that one "

@@ -181,14 +181,13 @@ async def read_body(response: aiohttp.ClientResponse) -> bytes:
 
 def _refusal(status: int, path: str, body: bytes) -> EdgeflockError:
     """Return an error with the server's own reason, if there is one."""
-    if status == Unauthorized.status:
-        return Unauthorized(
-            "the server does not know this token, or it has expired (client.token, --token-file)"
-        )
+    unknown = "the server does not know this token, or it has expired"
+    missing = f"the server has no {path}; is it of this version? (404)"
+    tls = "the server speaks TLS: write https:// instead of http:// (426)"
+    known = {401: unknown, 403: "this token may not (403)", 404: missing, 426: tls}
     try:
-        return EdgeflockError(printable(str(json.loads(body)["detail"])))
+        detail = printable(str(json.loads(body)["detail"]))
     except (ValueError, KeyError, TypeError, RecursionError):
-        missing = f"the server has no {path}; is it of this version?"
-        tls = "the server speaks TLS: write https:// instead of http://"
-        detail = {403: "this token may not", 404: missing, 426: tls}.get(status, "no reason given")
-        return EdgeflockError(f"{detail} ({status})")
+        detail = known.get(status, f"no reason given ({status})")
+    unauthorized = Unauthorized(f"{detail} (client.token, --token-file)")
+    return unauthorized if status == Unauthorized.status else EdgeflockError(detail)

@@ -88,7 +88,7 @@ def test_an_old_certificate_is_made_anew_and_keeps_its_pin(
 def test_files_that_are_no_certificate_are_told(tmp_path: Path) -> None:
     own = own_certificate(tmp_path, "")
     own.certificate.write_text("nothing")
-    with pytest.raises(ConfigError, match=r"server\.certificate = .* and server\.key = .* cannot be used"):
+    with pytest.raises(ConfigError, match=r"the certificate .* and the key .* cannot be used"):
         server_tls(own)
 
 

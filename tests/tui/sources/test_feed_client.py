@@ -34,7 +34,7 @@ async def test_actions_and_their_refusals() -> None:
         server.refusal = (403, "only an admin may do this")
         with pytest.raises(EdgeflockError, match="only an admin may do this"):
             await client.checkpoint()
-        with pytest.raises(EdgeflockError, match="--token"):
+        with pytest.raises(EdgeflockError, match=r"send the token \(client.token, --token-file\)"):
             await FeedClient(server.url, "wrong").checkpoint()
     with pytest.raises(EdgeflockError, match="^nothing listens at http:"):
         await client.checkpoint()
