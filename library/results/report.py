@@ -54,16 +54,17 @@ def report(name: str, file: FleetFile, outcomes: list[Outcome], *, figures: bool
             f"| {percent(outcome.last_five or None)} | {percent(outcome.best or None)} "
             f"| {' | '.join(outcome.traffic(last).cells())} |"
         )
-    lines += ["", "| accuracy | updates | time | received | sent | both ways |", "|--:|--:|--:|--:|--:|--:|"]
+    reached = ["", "| accuracy | updates | time | received | sent | both ways |", "|--:|--:|--:|--:|--:|--:|"]
     for accuracy in _ACCURACIES:
         updates, seconds = (setting.costs_to_reach(accuracy, key) for key in ("updates", "seconds"))
         traffic = setting.traffic_to_reach(accuracy)
         if updates and seconds and traffic:
-            lines.append(
+            reached.append(
                 f"| {accuracy:.0%} | {fmean(updates):,.0f} | {_duration(fmean(seconds))} "
                 f"| {' | '.join(traffic.cells())} |"
             )
     lines += [
+        *(reached if reached[3:] else ["", f"Not every run reached {_ACCURACIES[0]:.0%}."]),
         "",
         "| class | devices | crashed | updates | refused | mean staleness | received | sent | both ways |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
