@@ -95,7 +95,7 @@ def noisy(folder: str, scale: ScadlesScale) -> Iterator[Experiment]:
     for model in NOISY_MODELS:
         for distribution in ("S2", "S2'"):
             for method in (DDL, SCADLES):
-                method = replace(method, rate=NOISY[model, method.name])
+                method = replace(method, rate=NOISY[method.name])
                 yield noisy_run(model, distribution, method, folder, scale)
 
 
