@@ -47,7 +47,7 @@ CIFAR = ScadlesTask(
     "edgeflock.client.zoo:SvhnBN",
     "npz:{folder}/cifar10_jpgblob.npz",
     1200,
-    (0.2, 0.25, 0.3, 0.35, 0.38, 0.4, 0.42, 0.45),
+    (0.2, 0.25, 0.3, 0.35, 0.38, 0.4, 0.42, 0.45, 0.5, 0.55),
 )
 MNIST = ScadlesTask(
     "MNIST",
