@@ -52,12 +52,12 @@ def report(results: Results, summary: dict[str, Any], out: Path) -> str:
         "# ScaDLES, reproduced",
         "",
         f"`{summary['command']}` on {summary['date']}: {summary['machine']}. Emulated devices in virtual "
-        "time, 16 with IID data, or 10 with one label each; iterations of 1.2 s (CIFAR-10, a CNN with "
-        "BatchNorm, in the place of ResNet152) and 1.6 s (MNIST, an MLP, or 100 classes of pairs of its "
-        "digits, a CNN, in that of VGG19 on CIFAR-100). Accuracies are top-1 on all test images: a run's "
-        "best, its last, and the mean of its last five evaluations; then top-5 of the last. The paper's are "
-        "top-5 on its own data: only their order compares. docs/results/scadles-details.md explains the "
-        "differences.",
+        "time, 16 with IID data, or 10 with one label each. An iteration takes 1.2 s on CIFAR-10: a CNN with "
+        "BatchNorm, in the place of ResNet152. It takes 1.6 s on MNIST (an MLP) and on pairs of its digits, "
+        "which are 100 classes (a CNN), in the place of VGG19 on CIFAR-100. Accuracies are top-1 on all test "
+        "images: a run's best, its last, and the mean of its last five evaluations; then top-5 of the last. "
+        "The paper's are top-5 on its own data: only their order compares. docs/results/scadles-details.md "
+        "explains the differences.",
         "",
         *speed_up(summary, figures),
         *noisy(summary),

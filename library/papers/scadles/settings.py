@@ -1,8 +1,8 @@
 """ScaDLES' evaluation (Tyagi, Swany, 2022, section V): its streams, its methods, stand-ins for its models.
 
 16 devices with streams of Table I's rates, iterations of 1.2 and 1.6 virtual seconds as the paper's two
-models have. What is trained is smaller: a CNN with BatchNorm on CIFAR-10 in the place of ResNet152, an MLP on
-MNIST in that of VGG19 on CIFAR-100, and for the speed-up a CNN on pairs of digits, which are 100 classes.
+models have. What is trained is smaller: a CNN with BatchNorm on CIFAR-10 in the place of ResNet152, and an
+MLP on MNIST in that of VGG19 on CIFAR-100. The speed-up has pairs of digits, too: 100 classes.
 10 devices where each has one label.
 """
 
