@@ -7,7 +7,7 @@ from edgeflock.papers.reproduce import Measured, Reproduction, by_part, measure,
 from edgeflock.papers.scadles import experiments
 from edgeflock.papers.scadles.report import report
 from edgeflock.papers.scadles.results import summarise
-from edgeflock.papers.scadles.settings import BEST, FULL, QUICK, SPEED_UP_TASKS, TASKS, Rates
+from edgeflock.papers.scadles.settings import BEST, FULL, LONG_PARTS, QUICK, SPEED_UP_TASKS, TASKS, Rates
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
 
@@ -36,6 +36,8 @@ def reproduce_scadles(options: Reproduction) -> None:
         *experiments.injection_traffic(scale),
         *experiments.asynchronous(folder, scale, rates),
     ]
+    if options.quick:
+        parts = [one for one in parts if not one.part.startswith(LONG_PARTS)]
     results = by_part(measure(options, parts, scale.seeds, lambda one: one.part.startswith("speed-up")))
     if not any(part.startswith("speed-up") for part in results):
         raise ConfigError(f"--finished: in {options.out} no run of the speed-up has ended yet")

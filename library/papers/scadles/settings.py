@@ -131,6 +131,9 @@ QUORUM = Method(
 )
 """A round does not wait for devices whose streams are low."""
 
+GROUP_NORM = replace(CIFAR, name="CIFAR-10, GroupNorm", module="edgeflock.client.zoo:SvhnGN")
+"""For devices with one label each: GroupNorm has no statistics of a batch."""
+
 SMALL = 16
 """Streams and batches are divided by this where noise limits the speed."""
 NOISY_MODELS = ("SvhnGN", "ResNetGN", "ResNetBN")
@@ -138,11 +141,13 @@ NOISY_MODELS = ("SvhnGN", "ResNetGN", "ResNetBN")
 NOISY = {"DDL": 0.05, "ScaDLES": 0.02}
 """Method -> learning rate there: the best of four or five with the CNN on S2, and of two with ResNetGN."""
 
+LONG_PARTS = (
+    "noisy", f"speed-up, {PAIRS.name}", f"non-IID, {GROUP_NORM.name}", f"asynchronous, {CIFAR.name}"
+)  # fmt: skip
+"""How the names of parts begin that --quick leaves out."""
+
 RATIOS, DELTAS = (0.1, 0.01), (0.1, 0.2, 0.3, 0.4)
 """Table V."""
-
-GROUP_NORM = replace(CIFAR, name="CIFAR-10, GroupNorm", module="edgeflock.client.zoo:SvhnGN")
-"""For devices with one label each: GroupNorm has no statistics of a batch."""
 
 INJECTED = ((0.5, 0.5), (0.25, 0.25), (0.1, 0.1), (0.05, 0.05))
 """(alpha, beta) of Figures 9 and 10."""

@@ -53,9 +53,11 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> list[list[Job]]:
     return asked
 
 
-def reproduced(folder: str, out: Path, *, grid: bool = False, finished: bool = False) -> None:
+def reproduced(
+    folder: str, out: Path, *, quick: bool = True, grid: bool = False, finished: bool = False
+) -> None:
     reproduce_scadles(
-        Reproduction("this", out, folder, quick=True, grid=grid, finished=finished, as_json=True)
+        Reproduction("this", out, folder, quick=quick, seeds=1, grid=grid, finished=finished, as_json=True)
     )
 
 
@@ -63,7 +65,7 @@ def test_the_whole_reproduction(
     tmp_path: Path, folder: str, swept: list[list[Job]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "results"
-    reproduced(folder, out, grid=True)
+    reproduced(folder, out, quick=False, grid=True)
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((out / "scadles.json").read_text())
     grid, parts = swept
@@ -82,6 +84,17 @@ def test_the_whole_reproduction(
         assert f"(scadles-{name}.png)" in markdown
         assert (out / f"scadles-{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (out / f"scadles-{name}.svg").read_text()
+
+
+def test_quick_leaves_out_the_longest_parts(
+    tmp_path: Path, folder: str, swept: list[list[Job]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    reproduced(folder, tmp_path / "out")
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["noisy"] == {}
+    assert list(printed["speed_up"]) == list(printed["non_iid"]) == ["CIFAR-10", "MNIST"]
+    assert list(printed["asynchronous"]) == ["MNIST"]
+    assert len(swept[0]) < 140
 
 
 def test_finished_reports_what_there_is(tmp_path: Path, folder: str, swept: list[list[Job]]) -> None:
