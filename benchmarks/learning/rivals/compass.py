@@ -103,7 +103,8 @@ class FedCompass:
 
     p_k is n_k / n. Who comes after its group has closed goes with the next group. Z. Li et al., "FedCompass:
     efficient cross-silo federated learning on heterogeneous client devices using a computing power-aware
-    scheduler", ICLR 2024, algorithms 1 to 3, with its a of 0.9 and polynomial staleness of 1/2.
+    scheduler", ICLR 2024. The rule is that of its authors' scheduler in APPFL, whose default is a = 0.9. Ours
+    are lambda, the staleness of FedAsync, and that a client's last time alone is its pace.
     """
 
     rate: float

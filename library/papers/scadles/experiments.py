@@ -100,7 +100,7 @@ def noisy(folder: str, scale: ScadlesScale) -> Iterator[Experiment]:
 
 
 def noisy_run(model: str, distribution: str, method: Method, folder: str, scale: ScadlesScale) -> Experiment:
-    """A run on small batches. Every other test image is evaluated: ResNets take longer than to train."""
+    """A run on small batches. A random half of the test images is evaluated: ResNets take long."""
     kind, mean, deviation = re.split(r"[(,]", DISTRIBUTIONS[distribution].rstrip(")"))
     stream = f"{kind}({float(mean) / SMALL:g},{float(deviation) / SMALL:g})"
     settings = {**method.settings, "coordination.base_batch": BASE_BATCH // SMALL}
