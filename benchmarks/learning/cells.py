@@ -17,6 +17,7 @@ BASE = (10, "even")
 """(n, data) at which a rival's settings are chosen, with seed 0."""
 FLEETS = (
     BASE, (10, "slow-label"), (50, "even"), (10, "dirichlet"), (10, "label"), (4, "even"), (200, "even"),
+    (10, "crashes"),
     *((n, data) for n in (50, 200, 4) for data in SPLITS if data not in ("even", "two-labels")),
 )  # fmt: skip
 """All (n, data), those that tell the most first."""

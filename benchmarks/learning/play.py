@@ -80,7 +80,7 @@ def prepared_of(task: Task, arm: Arm, data: Data, shares: Shares, seed: int, sco
     An emulated fleet deals its classes out at random by the seed, so shares of slow devices are put where the
     slow class lands.
     """
-    file = fleet_file(task, arm, len(shares.of), len(shares.slow))
+    file = fleet_file(task, arm, len(shares.of), len(shares.slow), shares.crash(task.gradients))
     given = FleetObjects(data.train, data.test, metrics={"score": score})
     prepared = prepare(file, given)
     score.reset()
@@ -89,9 +89,9 @@ def prepared_of(task: Task, arm: Arm, data: Data, shares: Shares, seed: int, sco
     return replace(prepared, shares=dealt)
 
 
-def fleet_file(task: Task, arm: Arm, devices: int, slow: int) -> FleetFile:
-    """The settings of a cell's fleet."""
-    kind: dict[str, object] = {"step_ms": STEP_MS, "timing": "exponential"}
+def fleet_file(task: Task, arm: Arm, devices: int, slow: int, crash: float = 0.0) -> FleetFile:
+    """The settings of a cell's fleet, with the probability of a crash after each gradient."""
+    kind: dict[str, object] = {"step_ms": STEP_MS, "timing": "exponential", "crash": crash}
     classes: dict[str, object] = {"fast": {**kind, "share": devices - slow}}
     if slow:
         classes["slow"] = {**kind, "step_ms": SLOWER * STEP_MS, "share": slow}
@@ -145,7 +145,8 @@ def _rival(
 ) -> dict[str, Any]:
     names = places(prepared.file, shares, seed)
     slow = frozenset(place for place, share in enumerate(names) if share in shares.slow)
-    run = Federation.of(prepared, seed, rival.values, slow, SLOWER, central=rival.central)
+    crash = shares.crash(task.gradients)
+    run = Federation.of(prepared, seed, rival.values, slow, SLOWER, rival.central, crash)
     ended = simulate(
         *(rival, prepared, seed, task.gradients, task.gradients // task.evaluations),
         progress=lambda one: curve.add(one, run.gradients),

@@ -8,6 +8,8 @@ two-labels   two parts a device, of twice as many parts as devices in which the 
              (McMahan et al., AISTATS 2017, section 3)
 slow-label   the last two groups lie on a tenth of the devices alone, one at least, and these are ten times
              slower; the others have equal random shares of the rest
+crashes      equal random shares, and half of the devices crash, on average, one by one: each is as likely to
+             after any gradient, once its update has arrived, and never comes back
 """
 
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-SPLITS = ("even", "dirichlet", "label", "two-labels", "slow-label")
+SPLITS = ("even", "dirichlet", "label", "two-labels", "slow-label", "crashes")
 CONCENTRATION = 0.1
 SLOWER = 10
 """How many times slower the slow devices of slow-label are."""
@@ -30,6 +32,12 @@ class Shares:
     of: list[Indices]
     slow: frozenset[int] = frozenset()
     """Devices that are `SLOWER`."""
+    crashing: bool = False
+    """Whether half of them crash."""
+
+    def crash(self, gradients: int) -> float:
+        """The probability of a crash after each of so many gradients, on all devices together."""
+        return len(self.of) / (2 * gradients) if self.crashing else 0.0
 
 
 def deal(split: str, groups: Indices, devices: int, least: int, seed: int) -> Shares:
@@ -37,8 +45,8 @@ def deal(split: str, groups: Indices, devices: int, least: int, seed: int) -> Sh
     if devices * least > groups.size:
         raise ValueError(f"{groups.size} samples are too few for {devices} devices with {least} each")
     random = np.random.default_rng([seed, 5])
-    if split == "even":
-        return Shares(_even(random.permutation(groups.size), devices))
+    if split in ("even", "crashes"):
+        return Shares(_even(random.permutation(groups.size), devices), crashing=split == "crashes")
     if split == "dirichlet":
         return Shares(_filled(_dirichlet(groups, devices, random), least))
     if split == "label":

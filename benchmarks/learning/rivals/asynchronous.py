@@ -50,11 +50,14 @@ class Arrivals:
         client = federation.clients[number]
         end = client.descend(start, steps := self._count(client), self._move)
         change = federation.channel.up(base, end - start, *client.told(steps))
-        self._idle.append(number)
+        if not federation.draw_crash(number, steps):
+            self._idle.append(number)
         return Arrival(version - base, start, change)
 
     def follow(self, version: int, theta: Vector) -> None:
-        """Another begins from this model, or the same one."""
+        """Another begins from this model, or the same one; nobody if all the others train."""
+        if not self._idle:
+            return
         following = self._idle.pop(int(self._federation.random.integers(len(self._idle))))
         self._begin(following, version, theta)
 

@@ -29,7 +29,8 @@ def rounds(
     theta, size, version = federation.theta.copy(), federation.parameters, 0
     clients, channel = federation.clients, federation.channel
     while True:
-        chosen = federation.random.choice(len(clients), min(cohort, len(clients)), replace=False).tolist()
+        present = federation.present
+        chosen = federation.random.choice(present, min(cohort, len(present)), replace=False).tolist()
         total, samples, slowest = np.zeros_like(theta), 0, 0.0
         for number in chosen:
             client = clients[number]
@@ -39,6 +40,7 @@ def rounds(
             total += np.float32(client.share) * channel.up(version, change, *client.told(count))
             samples += client.share
             slowest = max(slowest, client.seconds(count))
+            federation.draw_crash(number, count)
         mean = total / np.float32(samples)
         move(theta[:size], -mean[:size])
         theta[size:] += mean[size:]

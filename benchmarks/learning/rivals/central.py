@@ -68,13 +68,16 @@ class SyncSgd:
         theta, size, version = federation.theta.copy(), federation.parameters, 0
         move, channel = Momentum(self.rate, self.momentum), federation.channel
         while True:
-            total = np.zeros_like(theta)
-            for number, client in enumerate(federation.clients):
+            total, slowest, present = np.zeros_like(theta), 0.0, federation.present
+            for number in present:
+                client = federation.clients[number]
                 found = np.concatenate(client.gradient(channel.down(number, version, theta)))
                 total += channel.up(version, found, *client.told(1))
-            mean = total / np.float32(len(federation.clients))
+                slowest = max(slowest, client.seconds(1))
+                federation.draw_crash(number, 1)
+            mean = total / np.float32(len(present))
             move(theta[:size], mean[:size])
             theta[size:] += STATISTICS * (mean[size:] - theta[size:])
-            federation.seconds += max(client.seconds(1) for client in federation.clients)
+            federation.seconds += slowest
             version += 1
             yield theta.copy()

@@ -182,10 +182,13 @@ class _Run:
         done, client = self._training.pop(number), self._federation.clients[number]
         self._scheduler.measure(number, self._federation.seconds - done.began, done.steps)
         end = client.descend(done.start, done.steps, self._move)
+        self._federation.draw_crash(number, done.steps)
         arrived = self._federation.channel.up(done.version, end - done.start, *client.told(done.steps))
         return done, Change(number, done.version, arrived)
 
     def _follow(self, number: int) -> None:
+        if number in self._federation.crashed:
+            return
         known = len(self._scheduler.groups)
         group, steps = self._scheduler.assign(number, self._federation.seconds)
         if len(self._scheduler.groups) > known:

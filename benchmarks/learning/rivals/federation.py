@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,12 +81,16 @@ class Federation:
     theta: Vector
     """The first model, [P + B]."""
     random: np.random.Generator
-    """Draws who takes part."""
+    """Draws who takes part, and who crashes."""
+    crash: float = 0.0
+    """The probability that a client crashes after a gradient, once its message has arrived."""
     seconds: float = 0.0
+    crashed: set[int] = field(default_factory=set)
+    """Numbers of clients that will never come back."""
 
     @classmethod
     def of(cls, prepared: PreparedFleet, seed: int, coding: str = "f32", slow: frozenset[int] = frozenset(),
-           slower: float = 1.0, central: bool = False) -> "Federation":  # fmt: skip
+           slower: float = 1.0, central: bool = False, crash: float = 0.0) -> "Federation":  # fmt: skip
         """Return a federation with a fleet's shares, initial model and step times.
 
         With `central` all data are in one place. `slow` devices take `slower` times as long.
@@ -112,7 +116,7 @@ class Federation:
             for place, share in enumerate(shares)
         ]
         random = np.random.default_rng([seed, 0])
-        return cls(flat, clients, Channel(flat.layout, coding), theta, random)
+        return cls(flat, clients, Channel(flat.layout, coding), theta, random, crash)
 
     @property
     def parameters(self) -> int:
@@ -123,6 +127,18 @@ class Federation:
     def gradients(self) -> int:
         """Computed so far."""
         return sum(client.gradients for client in self.clients)
+
+    @property
+    def present(self) -> list[int]:
+        """Numbers of the clients that have not crashed. The last one never does."""
+        return [number for number in range(len(self.clients)) if number not in self.crashed]
+
+    def draw_crash(self, number: int, gradients: int) -> bool:
+        """Return whether a client crashes after a message of so many gradients."""
+        if self.crash and len(self.crashed) + 1 < len(self.clients):
+            if self.random.random() < 1 - (1 - self.crash) ** gradients:
+                self.crashed.add(number)
+        return number in self.crashed
 
 
 class Rival(Protocol):

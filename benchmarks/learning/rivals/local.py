@@ -75,7 +75,9 @@ class SparseLoCo:
             channel.down(number, version, theta)
         while True:
             total, octets, slowest = np.zeros_like(theta), [0] * len(clients), 0.0
-            for number, client in enumerate(clients):
+            present = federation.present
+            for number in present:
+                client = clients[number]
                 end = client.descend(theta, self.steps, inner[number])
                 memory = np.float32(self.beta) * memories[number] + (theta - end)[:size]
                 found, octets[number] = quantised(memory, self.share)
@@ -85,14 +87,15 @@ class SparseLoCo:
                 octets[number] += 4 * (theta.size - size)
                 channel.received(version, bytes(octets[number]), *client.told(self.steps))
                 slowest = max(slowest, client.seconds(self.steps))
-            mean = total / np.float32(len(clients))
+            mean = total / np.float32(len(present))
             theta[:size] -= np.float32(self.outer_rate) * mean[:size]
             theta[size:] += mean[size:]
             federation.seconds += slowest
             version += 1
-            for number in range(len(clients)):
+            for number in present:
                 others = min(sum(octets) - octets[number], 4 * theta.size)
                 channel.sent(version, version - 1, bytes(others))
+                federation.draw_crash(number, self.steps)
             yield theta.copy()
 
 

@@ -35,8 +35,9 @@ class Scaffold:
         c = np.zeros_like(x)  # its statistics stay 0
         own = [np.zeros(size, np.float32) for _ in clients]
         while True:
-            cohort = min(self.cohort, len(clients))
-            chosen = federation.random.choice(len(clients), cohort, replace=False).tolist()
+            present = federation.present
+            cohort = min(self.cohort, len(present))
+            chosen = federation.random.choice(present, cohort, replace=False).tolist()
             changes, variates, slowest = np.zeros_like(x), np.zeros_like(x), 0.0
             for number in chosen:
                 client = clients[number]
@@ -55,6 +56,7 @@ class Scaffold:
                 variates += channel.up(version, variate, *told)
                 own[number] = own[number] + variate[:size]
                 slowest = max(slowest, client.seconds(count))
+                federation.draw_crash(number, count)
             x[:size] += np.float32(self.server_rate / cohort) * changes[:size]
             x[size:] += changes[size:] / np.float32(cohort)
             c += variates / np.float32(len(clients))

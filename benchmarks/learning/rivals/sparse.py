@@ -28,21 +28,24 @@ def sparse_rounds(
     for number in range(len(clients)):
         channel.down(number, version, theta)
     while True:
-        total, octets = np.zeros_like(theta), [0] * len(clients)
-        for number, client in enumerate(clients):
+        total, octets, present = np.zeros_like(theta), [0] * len(clients), federation.present
+        for number in present:
+            client = clients[number]
             gradient, statistics = client.gradient(theta)
             sent = send(number, gradient)
             octets[number] = message_bytes(sent) + 4 * statistics.size
             channel.received(version, bytes(octets[number]), *client.told(1))
             total[:size] += sent
             total[size:] += statistics
-        mean = total / np.float32(len(clients))
+        mean = total / np.float32(len(present))
         move(theta[:size], mean[:size])
         theta[size:] += STATISTICS * (mean[size:] - theta[size:])
-        federation.seconds += max(client.seconds(1) for client in clients)
+        federation.seconds += max(clients[number].seconds(1) for number in present)
         version += 1
-        for own in octets:
-            channel.sent(version, version - 1, bytes(min(sum(octets) - own, 4 * theta.size)))
+        for number in present:
+            others = min(sum(octets) - octets[number], 4 * theta.size)
+            channel.sent(version, version - 1, bytes(others))
+            federation.draw_crash(number, 1)
         yield theta.copy()
 
 

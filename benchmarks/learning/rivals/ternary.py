@@ -42,7 +42,8 @@ class Stc:
         seen: dict[int, int] = {}
         octets = message_bytes(size, self.share) + 4 * (theta.size - size)
         while True:
-            drawn = federation.random.choice(len(clients), min(self.cohort, len(clients)), replace=False)
+            present = federation.present
+            drawn = federation.random.choice(present, min(self.cohort, len(present)), replace=False)
             total, slowest = np.zeros_like(theta), 0.0
             for number in drawn.tolist():
                 client = clients[number]
@@ -59,6 +60,7 @@ class Stc:
                 total[:size] += found
                 total[size:] += change[size:]
                 slowest = max(slowest, client.seconds(self.steps))
+                federation.draw_crash(number, self.steps)
             mean = total / np.float32(drawn.size)
             lag += mean[:size]
             step = ternary(lag, self.share)

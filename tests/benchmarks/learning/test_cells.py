@@ -165,6 +165,7 @@ def test_shares_are_apart_and_large_enough(split: str, devices: int) -> None:
     if split == "two-labels" and devices >= 10:  # a part of the sorted samples has one border at most
         assert all(len(np.unique(groups[part])) <= 4 for part in shares.of)
     assert bool(shares.slow) == (split == "slow-label")
+    assert shares.crash(1_000) == (devices / 2_000 if split == "crashes" else 0)
     for device, part in enumerate(shares.of):
         if shares.slow:
             assert set(groups[part]) <= ({8, 9} if device in shares.slow else set(range(8)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.learning.arms import CENTRAL, GRIDS, parsed
 from benchmarks.learning.rivals.asynchronous import FedAsync, FedBuff, HeavyBall
 from benchmarks.learning.rivals.averaging import FedAvg
 from benchmarks.learning.rivals.central import SyncSgd
@@ -274,3 +275,21 @@ def test_a_sparse_message_costs_its_values_and_the_entropy_of_its_positions() ->
     assert sparse_bytes(sent) == math.ceil(400 + entropy)
     assert sparse_bytes(np.ones(1000, np.float32)) == 4000
     assert sparse_bytes(np.zeros(1000, np.float32)) == 0
+
+
+@pytest.mark.parametrize("family", [family for family in GRIDS if family not in CENTRAL])
+def test_the_others_go_on_after_a_crash(family: str) -> None:
+    """All but the last crash after their first message, so the last computes all gradients from then on."""
+    arm = parsed(f"{family} {GRIDS[family][0]}")
+    assert arm.rival is not None
+    federation = Federation.of(fleet(), 0, arm.rival.values, crash=1.0)
+    models = arm.rival.models(federation)
+    epochs = getattr(arm.rival, "epochs", 1)
+    steps = getattr(arm.rival, "most", getattr(arm.rival, "steps", 1)) or epochs * SAMPLES // BATCH
+    while federation.gradients < 2 * DEVICES * steps:
+        assert np.isfinite(next(models)).all()
+    assert len(federation.present) == 1
+    counts = [client.gradients for client in federation.clients]
+    assert [count for number, count in enumerate(counts) if number in federation.crashed] == [steps] * (
+        DEVICES - 1
+    )
