@@ -21,9 +21,9 @@ from edgeflock.papers.scadles.settings import (
     DEVICES,
     DISTRIBUTIONS,
     FAST_STEP_MS,
-    GROUP_NORM,
     INJECTED,
     LABELLED,
+    LABELLED_TASKS,
     LOCAL,
     LOCAL_STEPS,
     MEANS,
@@ -36,6 +36,8 @@ from edgeflock.papers.scadles.settings import (
     RATIOS,
     ROUNDS,
     SCADLES,
+    SHARED_NORM,
+    SHARED_NORM_RATE,
     SLOWER,
     SMALL,
     SPEED_UP_TASKS,
@@ -184,8 +186,8 @@ def non_iid(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experime
     The learning rate is scaled by what streams in, 10 x 64 samples in the mean, and not by the copies that
     injection makes of some of them.
     """
-    for task in (*TASKS, GROUP_NORM):
-        like = CIFAR if task is GROUP_NORM else task
+    for task in LABELLED_TASKS:
+        like = task if task in TASKS else CIFAR
         for name, labels, (alpha, beta) in (
             ("IID", 0, (0.0, 0.0)),
             ("one label", 1, (0.0, 0.0)),
@@ -199,6 +201,7 @@ def non_iid(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experime
                 "coordination.base_batch": 0,
             }
             rate = _rate(SCADLES, like, "S1'", rates) * LABELLED * MEANS["S1'"] / BASE_BATCH
+            rate *= SHARED_NORM_RATE if task is SHARED_NORM else 1
             method = replace(SCADLES, settings={**SCADLES.settings, **extra}, rate=rate)
             every = max(1, scale.injected // scale.evaluations[like.name])
             data = task.data.format(folder=folder)

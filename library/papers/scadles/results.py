@@ -13,8 +13,8 @@ from edgeflock.papers.scadles.settings import (
     DDL,
     DEVICES,
     DISTRIBUTIONS,
-    GROUP_NORM,
     LABELLED,
+    LABELLED_TASKS,
     LOCAL,
     MNIST,
     NOISY_MODELS,
@@ -69,7 +69,7 @@ def summarise(results: Results, options: Reproduction) -> dict[str, Any]:
         },
         "non_iid": {
             task.name: {name: _injected(one) for name, one in found[f"non-IID, {task.name}"].items()}
-            for task in (*TASKS, GROUP_NORM)
+            for task in LABELLED_TASKS
             if f"non-IID, {task.name}" in found
         },
         "injected": {

@@ -1,9 +1,11 @@
-"""Stand-ins for CIFAR-100 and its model, and the paper's measure of accuracy: top-5."""
+"""Stand-ins for CIFAR-100 and its model, a CNN with shared statistics, and the paper's measure: top-5."""
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from edgeflock.client.zoo import SvhnBN
 from edgeflock.shared.errors import ConfigError
 
 
@@ -36,6 +38,40 @@ class PairsCNN(nn.Sequential):
             nn.Linear(1568, 128),
             nn.ReLU(),
             nn.Linear(128, 100),
+        )
+
+
+class SharedNorm2d(nn.BatchNorm2d):
+    """BatchNorm that normalises by its running statistics, in training too: [n, c, h, w] to the same shape.
+
+    A round averages the devices' running statistics, so these are of all devices' data. Statistics of a batch
+    would be of one label where each device has one. The running variance is around the running mean. No
+    gradient flows through statistics.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        assert self.running_mean is not None, "it has statistics"
+        assert self.running_var is not None, "it has statistics"
+        assert self.momentum is not None, "a moving average"
+        mean, var = self.running_mean.clone(), self.running_var.clone()
+        if self.training:
+            with torch.no_grad():
+                centred = input - mean[:, None, None]
+                self.running_mean.lerp_(input.mean((0, 2, 3)), self.momentum)
+                self.running_var.lerp_(centred.square().mean((0, 2, 3)), self.momentum)
+        return nn.functional.batch_norm(input, mean, var, self.weight, self.bias, eps=self.eps)
+
+
+class SvhnShared(SvhnBN):
+    """SvhnBN with SharedNorm2d in the place of BatchNorm; 40,500 parameters, 50 running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(
+                SharedNorm2d(layer.num_features) if isinstance(layer, nn.BatchNorm2d) else layer
+                for layer in self.layers
+            )
         )
 
 

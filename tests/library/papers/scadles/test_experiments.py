@@ -23,7 +23,7 @@ from edgeflock.papers.scadles.settings import (
     TASKS,
 )
 from edgeflock.papers.scadles.speed_up import SPEED_UPS
-from edgeflock.papers.scadles.stand_ins import top_5
+from edgeflock.papers.scadles.stand_ins import SharedNorm2d, SvhnShared, top_5
 from edgeflock.shared.data.datasets import load
 from edgeflock.shared.data.rates import HIGH, LOW, curve
 from edgeflock.shared.errors import ConfigError
@@ -176,3 +176,26 @@ def test_every_method_has_the_same_grid() -> None:
     grid = [one for one in experiments.grid(FOLDER, FULL) if one.name == "S1 ScaDLES"]
     assert again.part == "speed-up, MNIST"
     assert again.file in [one.file for one in grid if one.method.rate == 0.8]
+
+
+def test_shared_statistics_normalise_what_comes_after_them() -> None:
+    random = torch.Generator().manual_seed(0)
+    first, second = (3 + 2 * torch.randn(64, 2, 4, 4, generator=random) for _ in range(2))
+    norm = SharedNorm2d(2, momentum=1.0)
+    assert torch.equal(norm(first), first / (1 + norm.eps) ** 0.5), "mean 0 and variance 1 at first"
+    mean, square = first.mean((0, 2, 3)), first.square().mean((0, 2, 3))
+    torch.testing.assert_close(norm.running_mean, mean)
+    torch.testing.assert_close(norm.running_var, square, msg="around the mean from before: 0")
+    expected = (second - mean[:, None, None]) / (square + norm.eps).sqrt()[:, None, None]
+    evaluated = norm.eval()(second)
+    torch.testing.assert_close(evaluated, expected)
+    torch.testing.assert_close(norm.train()(second), expected)
+    third = second.clone().requires_grad_()
+    norm(third).sum().backward()
+    assert third.grad is not None
+    assert third.grad.std((0, 2, 3)).max() < 1e-6, "no gradient flows through statistics"
+
+
+def test_shared_statistics_take_the_place_of_every_batchnorm() -> None:
+    layers = [layer for layer in SvhnShared().modules() if isinstance(layer, torch.nn.BatchNorm2d)]
+    assert [type(layer) for layer in layers] == [SharedNorm2d] * 3
