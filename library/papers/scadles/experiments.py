@@ -36,8 +36,6 @@ from edgeflock.papers.scadles.settings import (
     RATIOS,
     ROUNDS,
     SCADLES,
-    SHARED_NORM,
-    SHARED_NORM_RATE,
     SLOWER,
     SMALL,
     SPEED_UP_TASKS,
@@ -201,7 +199,6 @@ def non_iid(folder: str, scale: ScadlesScale, rates: Rates) -> Iterator[Experime
                 "coordination.base_batch": 0,
             }
             rate = _rate(SCADLES, like, "S1'", rates) * LABELLED * MEANS["S1'"] / BASE_BATCH
-            rate *= SHARED_NORM_RATE if task is SHARED_NORM else 1
             method = replace(SCADLES, settings={**SCADLES.settings, **extra}, rate=rate)
             every = max(1, scale.injected // scale.evaluations[like.name])
             data = task.data.format(folder=folder)

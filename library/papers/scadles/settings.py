@@ -135,8 +135,6 @@ GROUP_NORM = replace(CIFAR, name="CIFAR-10, GroupNorm", module="edgeflock.client
 SHARED_NORM = replace(
     CIFAR, name="CIFAR-10, shared statistics", module="edgeflock.papers.scadles.stand_ins:SvhnShared"
 )
-SHARED_NORM_RATE = 3
-"""Times the rate of BatchNorm: the best of 1, 3 and 6 on IID data, and of 1 and 3 with one label each."""
 LABELLED_TASKS = (*TASKS, GROUP_NORM, SHARED_NORM)
 """For devices with one label each: GroupNorm has no statistics of a batch, and others use those of all."""
 
