@@ -2,7 +2,7 @@
 
 An arm is called "product", "product NAME" with a name of VARIANTS, "product section.key=value ..." with
 settings of a run, or "FAMILY key=value ..." with a family of FAMILIES and fields of its record, such as
-"FedAvg rate=0.1 steps=5 cohort=10".
+"FedAvg rate=0.1 steps=5 cohort=10". With average=8 the average of a rival's models is evaluated.
 """
 
 import tomllib
@@ -13,7 +13,7 @@ from benchmarks.learning.rivals.asynchronous import FedAsync, FedBuff, HeavyBall
 from benchmarks.learning.rivals.averaging import FedAdam, FedAvg, FedAvgM
 from benchmarks.learning.rivals.central import Adam, Sgd, SyncSgd
 from benchmarks.learning.rivals.compass import FedCompass
-from benchmarks.learning.rivals.federation import Rival
+from benchmarks.learning.rivals.federation import Averaged, Rival
 from benchmarks.learning.rivals.local import DiLoCo, SparseLoCo
 from benchmarks.learning.rivals.scaffold import Scaffold
 from benchmarks.learning.rivals.sparse import Dgc, Ef21
@@ -54,7 +54,10 @@ FAMILIES: dict[str, Any] = {
 """Rivals by name."""
 
 CENTRAL = ("Sgd", "Adam")
-"""Those that have all data on one machine: the ceiling."""
+"""Those that have all data on one machine: the reference."""
+
+AVERAGE = "average"
+"""The key of eta, for any rival."""
 
 GRIDS: dict[str, tuple[str, ...]] = {
     "Sgd": ("momentum=0.9 rate=0.01", "momentum=0.9 rate=0.003", "rate=0.05", "rate=0.1", "rate=0.02"),
@@ -121,15 +124,20 @@ def parsed(name: str) -> Arm:
         raise ValueError(f"arm {name!r}: known are {PRODUCT}, {', '.join(FAMILIES)}")
     known = {field.name: field.type for field in fields(FAMILIES[family])}
     settings: dict[str, Any] = {}
+    average = 0.0
     for word in words:
         key, _, value = word.partition("=")
+        if key == AVERAGE:
+            average = float(value)
+            continue
         if key not in known or not value:
             raise ValueError(f"arm {name!r}: {word!r} is no setting; known are {', '.join(known)}")
         settings[key] = {"float": float, "int": int}.get(
             str(getattr(known[key], "__name__", known[key])), str
         )(value)
     try:
-        return Arm(name, family, {}, FAMILIES[family](**settings))
+        rival = FAMILIES[family](**settings)
+        return Arm(name, family, {}, Averaged(rival, average) if average else rival)
     except TypeError as error:
         raise ValueError(f"arm {name!r}: {error}; give its settings, such as rate=0.1") from error
 
@@ -146,3 +154,8 @@ def _setting(word: str) -> tuple[str, object]:
 def grid(family: str) -> list[str]:
     """The arms of a family that are tried."""
     return [f"{family} {settings}" for settings in GRIDS[family]]
+
+
+def averaged(arm: str) -> str:
+    """The arm of a rival with its averaged model, which is averaged as Edgeflock's is by default."""
+    return arm if f" {AVERAGE}=" in arm else f"{arm} {AVERAGE}=8"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.arms import CENTRAL, GRIDS, PRODUCT, VARIANTS, grid, parsed
+from benchmarks.learning.arms import CENTRAL, GRIDS, PRODUCT, VARIANTS, averaged, grid, parsed
 from benchmarks.learning.shares import SPLITS
 from benchmarks.learning.tasks import TASKS
 
@@ -18,7 +18,7 @@ BASE = (10, "even")
 FLEETS = (
     BASE, (10, "slow-label"), (50, "even"), (10, "dirichlet"), (10, "label"), (4, "even"), (200, "even"),
     (10, "crashes"),
-    *((n, data) for n in (50, 200, 4) for data in SPLITS if data not in ("even", "two-labels")),
+    *((n, data) for n in (50, 200, 4) for data in SPLITS if data not in ("even", "two-labels", "crashes")),
 )  # fmt: skip
 """All (n, data), those that tell the most first."""
 
@@ -96,8 +96,8 @@ def fleet(arm: str, n: int, data: str) -> tuple[int, str]:
 def plan(results: Results, extra: Sequence[str] = (), tasks: Sequence[str] = tuple(TASKS)) -> Iterator[Cell]:
     """Return all cells in order: by seed, n = 10 with even data first, small tasks before large ones.
 
-    Each family's grid runs at `BASE` with seed 0; elsewhere the best setting of those that were run there so
-    far. `extra` arms run everywhere.
+    Each family's grid runs at `BASE` with seed 0, and its best setting with the averaged model; elsewhere the
+    best of those that were run there so far. `extra` arms run everywhere.
     """
     seen: set[Cell] = set()
     for seed in SEEDS:
@@ -115,9 +115,12 @@ def plan(results: Results, extra: Sequence[str] = (), tasks: Sequence[str] = tup
 def _arms(results: Results, task: str, seed: int, base: bool) -> Iterator[str]:
     yield PRODUCT
     for family in GRIDS:
+        chosen = best(results, task, *((1, "even") if family in CENTRAL else BASE), family)
         if base and not seed:
             yield from grid(family)
-        elif chosen := best(results, task, *((1, "even") if family in CENTRAL else BASE), family):
+            if chosen:
+                yield averaged(chosen)
+        elif chosen:
             yield chosen
     yield from (f"{PRODUCT} {variant}" for variant in VARIANTS)
 

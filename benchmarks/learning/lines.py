@@ -54,7 +54,7 @@ def best_rival(lines: Iterable[Line]) -> Line | None:
 def lines_of(results: Results, task: str, n: int, data: str) -> Iterator[Line]:
     """Return a line for each family that was run in this fleet.
 
-    It is that of the best setting of those with the most seeds.
+    It is that of the best setting, also if another one has more seeds.
     """
     by_arm: dict[str, list[dict[str, Any]]] = {}
     for cell, record in results.items():
@@ -65,7 +65,7 @@ def lines_of(results: Results, task: str, n: int, data: str) -> Iterator[Line]:
         families.setdefault(parsed(arm).family, []).append(_line(arm, data, runs))
     for family in LINES:
         if tried := families.get(family):
-            chosen = max(tried, key=lambda line: (line.score > -math.inf, line.seeds, line.score))
+            chosen = max(tried, key=lambda line: (line.score, line.seeds))
             yield replace(chosen, tried=len(tried))
 
 

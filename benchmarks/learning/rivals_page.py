@@ -5,10 +5,11 @@ import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from benchmarks.learning.arms import CENTRAL, PRODUCT
 from benchmarks.learning.cells import FLEETS, Results, provenance
 from benchmarks.learning.lines import Line, lines_of
-from benchmarks.learning.play import LAST
 from benchmarks.learning.tasks import TASKS
 from edgeflock.shared.numbers import size
 
@@ -32,16 +33,18 @@ def markdown(results: Results) -> str:
         "",
         "Who learns most? Each method runs at the best of its settings, tried with ten devices and even "
         "data, on the same models, shares and batches, in emulated fleets. Edgeflock has its defaults in "
-        "all. Each figure is the mean of three evaluations, in percent (of the regression R2), and the mean "
-        "over the seeds that were run. Three measures:",
+        "all. Each figure is in percent (of the regression R2), and the mean over the seeds that were run. "
+        "Edgeflock's are of its averaged model, which no rival has. Three measures:",
         "",
-        "- *equal gradients*: all have computed as many gradients, on all devices together;",
+        "- *equal gradients*: all have computed as many gradients, on all devices together; the mean of the "
+        "last three evaluations;",
         "- *in Edgeflock's time*: at the virtual second when Edgeflock ends. A step takes a second on "
         "average, and ten on slow devices; the network takes no time;",
-        "- *with Edgeflock's bytes*: when the rival has sent as much, both ways, as Edgeflock in its whole "
-        "run.",
+        "- *with Edgeflock's bytes*: when as much has been sent, both ways, as in Edgeflock's whole run.",
         "",
-        "A dash says that a rival's first evaluation came later. Rivals that diverged are left out.",
+        "In time and with bytes a figure is read off a run's curve, by a straight line between evaluations; "
+        "Edgeflock's is that of its last one. A dash says that a rival's first evaluation came later. Rivals "
+        "that diverged are left out.",
         "",
         "A method that waits for all devices needs more time for as many gradients. One that sends whole "
         "models needs more bytes. [The bench](learning.md) has the settings. [As long as the best "
@@ -75,24 +78,34 @@ def _lines(results: Results, task: str, n: int, data: str) -> list[Line]:
 
 def _values(line: Line, product: Line) -> list[float | None]:
     """By each measure."""
+    if line is product:
+        return [line.mean_of_last, line.last, line.last]
     return [
         line.mean_of_last,
-        _until(line.runs, lambda row: row["seconds"] <= product.seconds),
-        _until(line.runs, lambda row: row["ingress"] + row["egress"] <= product.both),
+        value_at(line.runs, lambda row: row["seconds"], product.seconds),
+        value_at(line.runs, lambda row: row["ingress"] + row["egress"], product.both),
     ]
 
 
-def _until(runs: list[dict[str, Any]], counts: Callable[[dict[str, Any]], bool]) -> float | None:
-    """The mean of the last evaluations that count, over the runs; None if a run has none."""
-    tails = [[row["accuracy"] for row in run["curve"] if counts(row)][-LAST:] for run in runs]
-    return statistics.fmean(statistics.fmean(tail) for tail in tails) if all(tails) else None
+def value_at(
+    runs: list[dict[str, Any]], spent: Callable[[dict[str, Any]], float], limit: float
+) -> float | None:
+    """Return the mean over the runs of the accuracy once so much is spent; None if a run begins later.
+
+    It is interpolated linearly between evaluations. A run that has ended before keeps its last one.
+    """
+    found = []
+    for run in runs:
+        places = [spent(row) for row in run["curve"]]
+        if places[0] > limit:
+            return None
+        found.append(float(np.interp(limit, places, [row["accuracy"] for row in run["curve"]])))
+    return statistics.fmean(found)
 
 
 def _ordered(lines: list[Line], measure: int) -> list[tuple[float, Line]]:
     product = next(line for line in lines if line.family == PRODUCT)
-    found = [
-        (line.mean_of_last if line is product else _values(line, product)[measure], line) for line in lines
-    ]
+    found = [(_values(line, product)[measure], line) for line in lines]
     return sorted(((value, line) for value, line in found if value is not None), key=lambda one: -one[0])
 
 
@@ -111,8 +124,6 @@ def _table(lines: list[Line]) -> Iterator[str]:
     yield f"|---|--:|{'--:|' * len(MEASURES)}--:|--:|"
     product = next(line for line in lines if line.family == PRODUCT)
     for _, line in _ordered(lines, 0):
-        own = line is product
         shown = ["-" if value is None else f"{100 * value:.1f}" for value in _values(line, product)]
-        shown = [shown[0]] * len(MEASURES) if own else shown
-        name = "**Edgeflock**, defaults" if own else line.arm
+        name = "**Edgeflock**, defaults" if line is product else line.arm
         yield f"| {name} | {line.seeds} | {' | '.join(shown)} | {line.seconds:,.0f} | {size(line.both)} |"

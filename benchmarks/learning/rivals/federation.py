@@ -156,6 +156,33 @@ class Rival(Protocol):
         """Yield theta after each of its steps, without end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Averaged:
+    """A rival's averaged model: average <- (1 - w) average + w theta, w = (eta + 1) / (t + eta).
+
+    Of its t-th theta; as Edgeflock averages. O. Shamir and T. Zhang, ICML 2013, section 4. The rival itself
+    goes on from theta.
+    """
+
+    rival: Rival
+    eta: float
+
+    @property
+    def values(self) -> str:
+        return self.rival.values
+
+    @property
+    def central(self) -> bool:
+        return self.rival.central
+
+    def models(self, federation: Federation) -> Iterator[Vector]:
+        """Yield the average after each of the rival's steps."""
+        average = federation.theta.copy()
+        for count, theta in enumerate(self.rival.models(federation), 1):
+            average += np.float32((self.eta + 1) / (count + self.eta)) * (theta - average)
+            yield average
+
+
 def simulate(
     rival: Rival,
     prepared: PreparedFleet,

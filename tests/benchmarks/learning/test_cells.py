@@ -96,6 +96,11 @@ def test_elsewhere_a_rival_runs_with_its_best_setting_alone() -> None:
     others = [cell for cell in planned if (cell.n, cell.data, cell.seed) != (10, "even", 0)]
     assert {cell.arm for cell in others} == {tried[-1]}
     assert len(others) == len(FLEETS) * len(SEEDS) - 1
+    assert {cell.arm for cell in planned} == {*tried, tried[-1] + " average=8"}
+
+    results[Cell("mnist", 10, "even", tried[-1] + " average=8", 0)] = record(0.9)
+    planned = [cell for cell in cells.plan(results) if cell.task == "mnist" and cell.n == 50]
+    assert {cell.arm for cell in planned if cell.arm.startswith("FedAvg ")} == {tried[-1] + " average=8"}
 
 
 def test_what_has_all_data_is_one_cell_for_all_fleets() -> None:

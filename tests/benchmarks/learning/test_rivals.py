@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.learning import rivals_page
 from benchmarks.learning.arms import CENTRAL, GRIDS, parsed
 from benchmarks.learning.rivals.asynchronous import FedAsync, FedBuff, HeavyBall
 from benchmarks.learning.rivals.averaging import FedAvg
 from benchmarks.learning.rivals.central import SyncSgd
 from benchmarks.learning.rivals.channel import Channel, Vector
-from benchmarks.learning.rivals.federation import Federation, Rival, simulate
+from benchmarks.learning.rivals.federation import Averaged, Federation, Rival, simulate
 from benchmarks.learning.rivals.sparse import Dgc, Ef21
 from benchmarks.learning.rivals.sparse import message_bytes as sparse_bytes
 from benchmarks.learning.rivals.ternary import Stc, message_bytes, ternary
@@ -293,3 +294,27 @@ def test_the_others_go_on_after_a_crash(family: str) -> None:
     assert [count for number, count in enumerate(counts) if number in federation.crashed] == [steps] * (
         DEVICES - 1
     )
+
+
+def test_the_averaged_model_follows_and_the_rival_goes_on_from_its_own() -> None:
+    arm = parsed("SyncSgd rate=0.1 average=8")
+    assert arm.rival == Averaged(SyncSgd(0.1), 8.0)
+    averages, models = (how.models(Federation.of(fleet(), 0)) for how in (arm.rival, SyncSgd(0.1)))
+    expected = np.zeros_like(first())
+    for count in (1, 2, 3):
+        weight = 9 / (count + 8)
+        expected = (1 - weight) * expected + weight * next(models)
+        np.testing.assert_allclose(next(averages), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_rivals_are_compared_where_the_product_ends() -> None:
+    """Between two evaluations the line between them counts, after the last one the last."""
+    curves = [[(10.0, 0.2), (20.0, 0.6)], [(10.0, 0.4), (20.0, 0.8)]]
+    runs = [{"curve": [{"seconds": s, "accuracy": a} for s, a in curve]} for curve in curves]
+
+    def at(limit: float) -> float | None:
+        return rivals_page.value_at(runs, lambda row: float(row["seconds"]), limit)
+
+    assert at(9.0) is None
+    assert at(15.0) == pytest.approx(0.5)
+    assert at(99.0) == pytest.approx(0.7)
