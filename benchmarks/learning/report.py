@@ -54,7 +54,7 @@ def _head(results: Results) -> Iterator[str]:
         "regression both are R2 in percent.",
         f"- `{PRODUCT}` is Edgeflock with its default settings; a name behind it stands for others.",
         "- Of each rival the best setting counts. Settings are tried at n = 10 with even data and seed 0.",
-        "- `Sgd` and `Adam` have all data on one machine: they are the ceiling and no rivals.",
+        "- `Sgd` and `Adam` have all data on one machine: they are the reference, and no rivals.",
         "- Bytes both ways say in brackets how many times fewer they are than a dense float32 gradient up "
         "and model down for each gradient.",
         "- *Verdict* compares the last three with the best rival: held means not more than 1 point below.",
