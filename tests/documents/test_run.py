@@ -202,6 +202,7 @@ def machine(folder: Path) -> Iterator[Machine]:
 
 def typed(page: Path, mark: str, trained: Path, folder: Path) -> None:
     shutil.copytree(trained, folder)
+    shutil.copy(trained / "held_out.csv", folder.parent)  # beside a project, as own-model.md has it
     for name, text in files(page).items():
         (folder / name).write_text(text)
     with machine(folder) as person:
