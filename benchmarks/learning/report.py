@@ -53,7 +53,8 @@ def _head(results: Results) -> Iterator[str]:
         "- *Accuracy* is that of the last evaluation; *last three* is the mean of the last three. Of the "
         "regression both are R2 in percent.",
         f"- `{PRODUCT}` is Edgeflock with its default settings; a name behind it stands for others.",
-        "- Of each rival the best setting counts. Settings are tried at n = 10 with even data and seed 0.",
+        "- Of each rival the best setting counts. Settings are tried at n = 10 with even data and seed 0. "
+        "`average=8`: the averaged model, as Edgeflock's is by default.",
         "- `Sgd` and `Adam` have all data on one machine: they are the reference, and no rivals.",
         "- Bytes both ways say in brackets how many times fewer they are than a dense float32 gradient up "
         "and model down for each gradient.",

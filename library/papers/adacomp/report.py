@@ -170,9 +170,10 @@ def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
     ]
     for one in measured:
         updates = [one.setting.unaveraged.costs_to_reach(accuracy, "updates") for accuracy in ACCURACIES]
+        name = one.experiment.name
         lines.append(
-            f"| {one.experiment.name} | {len(one.setting.outcomes)} | {one.experiment.method.rate:g} "
-            f"| {one.experiment.file.end.updates:,} | {_learnt(one)} | {PAPER['figure 3'].get(one.experiment.name, '-')} "
+            f"| {name} | {len(one.setting.outcomes)} | {one.experiment.method.rate:g} "
+            f"| {one.experiment.file.end.updates:,} | {_learnt(one)} | {PAPER['figure 3'].get(name, '-')} "
             f"| {' | '.join(integer(fmean(each) if each else None) for each in updates)} |"
         )
     lines += [
