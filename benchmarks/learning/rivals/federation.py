@@ -160,7 +160,8 @@ class Rival(Protocol):
 class Averaged:
     """A rival's averaged model: average <- (1 - w) average + w theta, w = (eta + 1) / (t + eta).
 
-    Of its t-th theta, as Edgeflock averages (O. Shamir and T. Zhang, ICML 2013). The rival goes on from theta.
+    Of its t-th theta, as Edgeflock averages (O. Shamir and T. Zhang, ICML 2013). The rival itself goes on
+    from theta.
     """
 
     rival: Rival
