@@ -34,8 +34,8 @@ def markdown(results: Results) -> str:
         "Who learns most? Each method runs at the best of its settings, tried with ten devices and even "
         "data, on the same models, shares and batches, in emulated fleets. Edgeflock has its defaults in "
         "all. Each figure is in percent (of the regression R2), and the mean over the seeds that were run. "
-        "Edgeflock's are of its averaged model. So are a rival's where that is better: `average=8` is then in "
-        "its name. Three measures:",
+        "Edgeflock's are of its averaged model. So are a rival's where that is better: its name then "
+        "has `average=8`. Three measures:",
         "",
         "- *equal gradients*: all have computed as many gradients, on all devices together; the mean of the "
         "last three evaluations;",
