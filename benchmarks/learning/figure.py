@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.learning.arms import CENTRAL, PRODUCT
+from benchmarks.learning.arms import AVERAGE, CENTRAL, PRODUCT
 from benchmarks.learning.cells import BASE, Results
 from benchmarks.learning.lines import Line, lines_of
 from edgeflock.results.figures import Panel, draw
@@ -13,7 +13,7 @@ RIVALS = 3
 
 
 def draw_cifar(results: Results, path: Path) -> bool:
-    """Leave `path`.png and .svg, of the product, the ceiling and the best rivals; whether there was any."""
+    """Leave `path`.png and .svg, of the product, one machine and the best rivals; whether there was any."""
     lines = chosen(results)
     if lines:
         settings = [_setting(line) for line in lines]
@@ -28,15 +28,18 @@ def draw_cifar(results: Results, path: Path) -> bool:
 
 def chosen(results: Results) -> list[Line]:
     """The lines that are drawn."""
-    ceiling = list(lines_of(results, "cifar", 1, "even"))
+    alone = list(lines_of(results, "cifar", 1, "even"))
     fleet = list(lines_of(results, "cifar", *BASE))
     product = [line for line in fleet if line.family == PRODUCT]
     rivals = [line for line in fleet if not line.family.startswith(PRODUCT) and line.family not in CENTRAL]
-    return [*product, *ceiling, *sorted(rivals, key=lambda line: -line.mean_of_last)[:RIVALS]]
+    return [*product, *alone, *sorted(rivals, key=lambda line: -line.mean_of_last)[:RIVALS]]
 
 
 def _setting(line: Line) -> Setting:
-    return Setting(line.arm, [outcome(run["curve"]) for run in line.runs])
+    label = (
+        "Edgeflock" if line.family == PRODUCT else line.family + ", averaged" * (f" {AVERAGE}=" in line.arm)
+    )
+    return Setting(label, [outcome(run["curve"]) for run in line.runs])
 
 
 def outcome(curve: list[dict[str, float]]) -> Outcome:
