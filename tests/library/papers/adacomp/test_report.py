@@ -24,7 +24,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert "**1,000 times** less traffic up than dense ASGD to 97%, **909x both ways** (record" in markdown
     assert row_of(markdown, "ASGD") == [
         "2",
-        *("0.1", "250,000"),
+        *("0.1", "20,000"),
         "97.70% (97.50% to 97.90%)",
         "97.70% (97.50% to 97.90%)",
         "96.50% (96.00% to 97.00%)",
@@ -35,7 +35,7 @@ def test_the_report(tmp_path: Path) -> None:
     ]
     assert row_of(markdown, "record") == [
         "2",
-        *("0.1", "40,000"),
+        *("0.1", "20,000"),
         "98.30% (98.10% to 98.50%)",
         "98.30% (98.10% to 98.50%)",
         "96.90% (96.87% to 96.93%)",
