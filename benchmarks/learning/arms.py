@@ -122,19 +122,16 @@ def parsed(name: str) -> Arm:
         return Arm(name, name, dict(map(_setting, words)))
     if family not in FAMILIES:
         raise ValueError(f"arm {name!r}: known are {PRODUCT}, {', '.join(FAMILIES)}")
-    known = {field.name: field.type for field in fields(FAMILIES[family])}
+    known = {field.name: field.type for field in fields(FAMILIES[family])} | {AVERAGE: float}
     settings: dict[str, Any] = {}
-    average = 0.0
     for word in words:
         key, _, value = word.partition("=")
-        if key == AVERAGE:
-            average = float(value)
-            continue
         if key not in known or not value:
             raise ValueError(f"arm {name!r}: {word!r} is no setting; known are {', '.join(known)}")
         settings[key] = {"float": float, "int": int}.get(
             str(getattr(known[key], "__name__", known[key])), str
         )(value)
+    average = settings.pop(AVERAGE, 0.0)
     try:
         rival = FAMILIES[family](**settings)
         return Arm(name, family, {}, Averaged(rival, average) if average else rival)

@@ -36,9 +36,9 @@ def chosen(results: Results) -> list[Line]:
 
 
 def _setting(line: Line) -> Setting:
-    label = (
-        "Edgeflock" if line.family == PRODUCT else line.family + ", averaged" * (f" {AVERAGE}=" in line.arm)
-    )
+    label = "Edgeflock" if line.family == PRODUCT else line.family
+    if f" {AVERAGE}=" in line.arm:
+        label += ", averaged"
     return Setting(label, [outcome(run["curve"]) for run in line.runs])
 
 

@@ -90,7 +90,7 @@ def prepared_of(task: Task, arm: Arm, data: Data, shares: Shares, seed: int, sco
 
 
 def fleet_file(task: Task, arm: Arm, devices: int, slow: int, crash: float = 0.0) -> FleetFile:
-    """The settings of a cell's fleet, with the probability of a crash after each gradient."""
+    """The settings of a cell's fleet, with the probability of a crash after each update, of one gradient."""
     kind: dict[str, object] = {"step_ms": STEP_MS, "timing": "exponential", "crash": crash}
     classes: dict[str, object] = {"fast": {**kind, "share": devices - slow}}
     if slow:

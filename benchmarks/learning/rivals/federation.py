@@ -135,9 +135,9 @@ class Federation:
 
     def draw_crash(self, number: int, gradients: int) -> bool:
         """Return whether a client crashes after a message of so many gradients."""
-        if self.crash and len(self.crashed) + 1 < len(self.clients):
-            if self.random.random() < 1 - (1 - self.crash) ** gradients:
-                self.crashed.add(number)
+        others_remain = len(self.crashed) + 1 < len(self.clients)
+        if self.crash and others_remain and self.random.random() < 1 - (1 - self.crash) ** gradients:
+            self.crashed.add(number)
         return number in self.crashed
 
 

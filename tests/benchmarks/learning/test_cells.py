@@ -110,7 +110,9 @@ def test_what_has_all_data_is_one_cell_for_all_fleets() -> None:
     assert [cell.seed for cell in planned if cell.arm == "Adam rate=0.001"] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("name", ["FedAvg", "Sgd rate", "Sgd pace=3", "Nobody rate=1", "product nothing"])
+@pytest.mark.parametrize(
+    "name", ["FedAvg", "Sgd rate", "Sgd pace=3", "Nobody rate=1", "product nothing", "Sgd average="]
+)
 def test_an_arm_that_is_none_says_why(name: str) -> None:
     with pytest.raises(ValueError, match="arm"):
         parsed(name)
