@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import entries, sparse, values
-from edgeflock.shared.codecs.compiled_entries import SCALE_MODE, VALUE_MODES, decode_golomb, decode_usual
+from edgeflock.shared.codecs.compiled_entries import SCALE_MODE, VALUE_MODES, decode_usual
+from edgeflock.shared.codecs.compiled_golomb import decode_golomb
 from edgeflock.shared.errors import (
     IndexMalformed,
     IndexOutOfRange,
@@ -66,7 +67,7 @@ def _index_decoder(mode: int) -> Callable[[bytes, int, int], Indices]:
 
 
 def _compiled_golomb(octets: bytes, count: int, size: int) -> Indices:
-    """compiled_entries.decode_golomb, called as for an update."""
+    """compiled_golomb.decode_golomb, called as for an update."""
     if count > 8 * len(octets):
         raise IndexMalformed
     indices = np.empty(count, np.int64)

@@ -7,10 +7,11 @@ mispredicted.
 
 import numba as nb
 import numpy as np
-from numba import float32, int64, uint8, uint32, uint64
+from numba import float32, int64, uint8, uint32
 from numpy.typing import NDArray
 
 from edgeflock.shared.codecs import entries, grid, sparse, values
+from edgeflock.shared.codecs.compiled_golomb import decode_golomb
 from edgeflock.shared.errors import NonFinite
 from edgeflock.shared.model.layout import Layout
 
@@ -18,11 +19,6 @@ _OCTETS = nb.types.Array(uint8, 1, "C", readonly=True)
 _INDICES = nb.types.Array(int64, 1, "C", readonly=True)
 _FLOATS = nb.types.Array(float32, 1, "C", readonly=True)
 _FLAGS = nb.types.Array(nb.boolean, 1, "C", readonly=True)
-
-_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1)
-_ONES_COUNT = _ONES.sum(axis=1, dtype=np.int64)
-_ONES_AT = np.argsort(-_ONES.astype(np.int64), axis=1, kind="stable")
-"""For each octet: the number of set bits and their positions, most significant first."""
 
 VALUE_MODES = {values.CODINGS[name].mode for name in ("int8", "codebook4", "sign")}
 """Value modes that are known here, together with Golomb-coded indices."""
@@ -61,74 +57,6 @@ def decode_usual(
     else:
         return None
     return (selected, decoded) if fine else None
-
-
-@nb.njit(nb.boolean(_OCTETS, int64[::1]), cache=True)
-def decode_golomb(octets, indices):
-    """Fill `indices` from a Golomb stream (codecs/sparse.py). False if it does not hold exactly as many."""
-    size, count = uint64(octets.size), uint64(indices.size)
-    parameter, at = uint64(0), uint64(0)
-    while True:
-        if at == size or at == uint64(5):
-            return False
-        octet = uint64(octets[at])
-        parameter |= (octet & uint64(0x7F)) << (uint64(7) * at)
-        at += uint64(1)
-        if octet < uint64(0x80):
-            break
-    if parameter < uint64(1) or parameter > uint64(1 << 31):
-        return False
-
-    width = uint64(0)  # of a prefix: one bit less than the longest remainder
-    while (uint64(2) << width) < parameter:
-        width += uint64(1)
-    cutoff = (uint64(2) << width) - parameter
-    if parameter == uint64(1):
-        indices[:] = 0
-    else:
-        end = at + (count * width + uint64(7)) // uint64(8)
-        if end > size:
-            return False
-        longs, held, have = uint64(0), uint64(0), uint64(0)
-        for i in range(count):
-            while have < width:
-                held = held << uint64(8) | uint64(octets[at])
-                at += uint64(1)
-                have += uint64(8)
-            have -= width
-            prefix = held >> have
-            held &= (uint64(1) << have) - uint64(1)
-            indices[i] = int64(prefix)
-            longs += uint64(prefix >= cutoff)
-        bit = uint64(8) * end
-        at = end + (longs + uint64(7)) // uint64(8)
-        if at > size:
-            return False
-        if longs:
-            for i in range(count):
-                prefix = uint64(indices[i])
-                long = uint64(prefix >= cutoff)
-                octet = uint64(octets[min(bit >> uint64(3), size - uint64(1))])
-                extra = octet >> (uint64(7) - (bit & uint64(7))) & uint64(1)
-                indices[i] = int64(prefix + long * (prefix + extra - cutoff))
-                bit += long
-
-    # The i-th 1 bit of the unary plane is at position q_0 + ... + q_i + i.
-    index, found, following = int64(-1), uint64(0), int64(0)
-    for place in range(at, size):
-        octet = octets[place]
-        first = int64(8 * (place - at))
-        if found + uint64(_ONES_COUNT[octet]) > count:
-            return False
-        for j in range(_ONES_COUNT[octet]):
-            one = first + _ONES_AT[octet, j]
-            index += (one - following) * int64(parameter) + indices[found] + 1
-            following = one + 1
-            if index < 0:  # a stream may add up beyond 2^63
-                return False
-            indices[found] = index
-            found += uint64(1)
-    return found == count and uint64((following + 7) // 8) == size - at
 
 
 @nb.njit(nb.boolean(_OCTETS, _OCTETS, int64, _INDICES, int64[::1], float32[::1]), cache=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from edgeflock.shared.codecs import grid, sparse, values
+from edgeflock.shared.codecs import compiled_golomb, golomb, grid, sparse, values
 from edgeflock.shared.codecs.compiled_entries import SCALE_MODE
 from edgeflock.shared.errors import IndexMalformed, IndexRepeated, IndexUnsorted, WrongDtype
 from edgeflock.shared.model.layout import Layout
@@ -94,6 +94,28 @@ def test_the_golomb_decoders_agree_on_garbage(octets: bytes, count: int, size: i
         assert laws.outcome(numpy, octets, announced, size) == laws.outcome(compiled, octets, announced, size)
 
 
+@given(given_set=index_sets())
+@example(given_set=(np.zeros(0, np.int64), 1))
+@example(given_set=(np.array([(1 << 32) - 2]), (1 << 32) - 1))
+def test_the_golomb_encoders_agree(given_set: tuple[Indices, int]) -> None:
+    assert golomb.encode_compiled(compiled_golomb, *given_set) == golomb.encode_numpy(*given_set)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.2, 0.05, 0.007])
+@pytest.mark.parametrize("clustered", [False, True])
+def test_long_golomb_streams_have_the_octets_of_numpy(share: float, clustered: bool) -> None:
+    size, chances = 300_000, np.random.default_rng(0).random(300_000)
+    if clustered:
+        chances *= np.linspace(0.1, 8, size) ** 2
+    indices = np.flatnonzero(chances < share)
+    octets = golomb.encode(indices, size)
+    assert octets == golomb.encode_numpy(indices, size)
+    for decode in (golomb.decode, golomb.decode_numpy):
+        assert np.array_equal(decode(octets, indices.size), indices)
+    with pytest.raises(IndexMalformed, match=r"cut short|unary plane"):
+        golomb.decode(octets[:-1], indices.size)
+
+
 @given(given_set=index_sets(), data=st.data())
 def test_the_golomb_decoders_agree_on_damaged_streams(
     given_set: tuple[Indices, int], data: st.DataObject
@@ -132,7 +154,7 @@ def test_golomb_stream_as_documented(parameter: int) -> None:
 
 
 def golomb_by_hand(gaps: list[int], parameter: int) -> bytes:
-    """The planes of shared/codecs/sparse.py's docstring, as strings of bits."""
+    """The planes of shared/codecs/golomb.py's docstring, as strings of bits."""
     width = (parameter - 1).bit_length()
     cutoff = (1 << width) - parameter
     prefix = extra = unary = ""
