@@ -10,6 +10,7 @@ figure stands beside such a link. Or it names the command itself. Otherwise it h
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 _FIGURE = re.compile(r"(?<![\w.,/-])\d[\d,.]*(?: to \d[\d,.]*)?(?:%|x\b|\s(?:times|points|ms|us|kB|MB|GB)\b)")
+_NUMBER = re.compile(r"\d[\d,.]*")
 _SOURCE = re.compile(r"\]\((?:\.\./|docs/)?(results/[\w.-]+?\.(?:md|jsonl?)|benchmarks\.md)(?:#[\w-]+)?\)")
 _FROM = re.compile(r"<!-- figures from: (\S+) -->")
 _ONLY = re.compile(r"<!-- figures only here: (20\d\d-\d\d-\d\d) -->")
@@ -78,17 +80,46 @@ def _without_blocks(text: str) -> str:
     return re.sub(r"^( *)```.*?^\1```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
-def provenance(source: Path) -> tuple[str, str]:
-    """Return (first command, newest date) of a file of results, "" where it does not say.
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What measured a claim's figures; "" where the source does not say."""
 
-    The dates of a page's runs may be in the .jsonl of its name.
+    section: str
+    """The heading of the section with at least half of the figures' numbers, "" if there is none."""
+    command: str
+    date: str
+
+
+def provenance(claim: Claim, root: Path = ROOT) -> Provenance:
+    """Find the section of the source with the most numbers of the claim: its first command, its newest date.
+
+    What the section does not say, the text above the first section says, or the file. The dates of a page's
+    runs may be in the .jsonl of its name.
     """
+    source = root / "docs" / claim.source
     text = source.read_text("utf-8")
-    found = (_COMMAND if source.suffix == ".md" else _RECORDED).search(text)
-    command = "" if found is None else " ".join(found[1].split())
     rows = source.with_suffix(".jsonl")
-    dates = _DATE.findall(text + (rows.read_text("utf-8") if rows.exists() else ""))
-    return command, max(dates, default="")
+    everything = text + (rows.read_text("utf-8") if rows.exists() else "")
+    if source.suffix != ".md":
+        return Provenance("", _first(_RECORDED, text), max(_DATE.findall(everything), default=""))
+    head, *rest = re.split(r"^## (.+)$", _without_blocks(text), flags=re.MULTILINE)
+    sections = [("", head), *zip(rest[::2], rest[1::2], strict=True)]
+    numbers = [set(_NUMBER.findall(body)) for _, body in sections]
+    held = Counter(number for each in numbers for number in each)
+    wanted = set(_NUMBER.findall(" ".join(claim.figures)))
+    # A number counts less the more sections have it.
+    weights = [sum(1 / held[number] for number in wanted & each) for each in numbers]
+    best = weights.index(max(weights))
+    title, body = sections[best] if 2 * len(wanted & numbers[best]) >= len(wanted) else ("", head)
+    places = (body, head, everything)
+    command = next(filter(None, (_first(_COMMAND, place) for place in places)), "")
+    date = next(filter(None, (max(_DATE.findall(place), default="") for place in places)), "")
+    return Provenance(title, command, date)
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return "" if found is None else " ".join(found[1].split())
 
 
 def claims_page() -> str:
@@ -97,30 +128,28 @@ def claims_page() -> str:
         "# Where each figure is from",
         "",
         "`python -m docs.site` writes this page. It has a row for each section of README.md and docs that",
-        "states measured figures. The command is the first one of the file, and the date its newest one. A",
-        "test fails where a section has figures and no file. `edgeflock reproduce all --check` measures some",
-        "of them [again](check.md).",
+        "states measured figures. The file's section is the one that has most of their numbers, if it has half.",
+        "The command is the first one there, and the date the newest. A test fails where a section has figures",
+        "and no file. `edgeflock reproduce all --check` measures some of them [again](check.md).",
         "",
         "| section | figures | file | command | date |",
         "|---|---|---|---|---|",
     ]
     for claim in claims():
         more = f" and {len(claim.figures) - _SHOWN} more" if len(claim.figures) > _SHOWN else ""
-        command, date = "", claim.only_here
-        if not date:
-            command, date = provenance(ROOT / "docs" / claim.source)
+        found = Provenance("", "", claim.only_here) if claim.only_here else provenance(claim)
         cells = (
             f"{Path(claim.page).stem}: {claim.title}",
             ", ".join(claim.figures[:_SHOWN]) + more,
-            "only there" if claim.only_here else _link(claim.source),
-            f"`{command}`" if command else "",
-            date,
+            "only there" if claim.only_here else _link(claim.source, found.section),
+            f"`{found.command}`" if found.command else "",
+            found.date,
         )
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _link(source: str) -> str:
-    """Return a link from docs/results to `source`, a path from docs."""
+def _link(source: str, section: str) -> str:
+    """Return a link from docs/results to `source`, a path from docs, and the name of its section."""
     target = source.removeprefix("results/") if source.startswith("results/") else f"../{source}"
-    return f"[{Path(source).name}]({target})"
+    return f"[{Path(source).name}]({target}){f': {section}' if section else ''}"

@@ -31,7 +31,7 @@ def test_each_figure_has_a_source_with_a_date(claim: Claim) -> None:
     source = claims.ROOT / "docs" / claim.source
     assert source.exists(), f"{name_of(claim)}: there is no docs/{claim.source}"
     if claim.source.startswith("results/"):
-        assert claims.provenance(source)[1], f"docs/{claim.source} does not say when it was measured"
+        assert claims.provenance(claim).date, f"docs/{claim.source} does not say when it was measured"
 
 
 def test_each_has_a_row() -> None:
@@ -65,3 +65,40 @@ def found(tmp_path: Path, text: str) -> list[tuple[list[str], str]]:
 )
 def test_what_counts(tmp_path: Path, text: str, expected: list[tuple[list[str], str]]) -> None:
     assert found(tmp_path, text) == expected
+
+
+SOURCE = """# T
+
+`python -m benchmarks.a`, 2026-11-20.
+
+## One
+
+3 ms, 90%.
+
+## Two
+
+`python -m benchmarks.b --x 1`, 2026-11-21 and 2026-11-22.
+
+90%, 5 kB
+
+### Part
+
+7 kB
+"""
+
+
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        (["3 ms", "90%"], ("One", "python -m benchmarks.a", "2026-11-20")),
+        (["90%", "7 kB"], ("Two", "python -m benchmarks.b --x 1", "2026-11-22")),
+        (["8 GB"], ("", "python -m benchmarks.a", "2026-11-20")),
+    ],
+)
+def test_provenance_is_that_of_the_section_with_the_figures(
+    tmp_path: Path, figures: list[str], expected: tuple[str, str, str]
+) -> None:
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    (tmp_path / "docs" / "results" / "a.md").write_text(SOURCE)
+    claim = Claim("README.md", "A", figures, "results/a.md", "")
+    assert claims.provenance(claim, tmp_path) == claims.Provenance(*expected)
