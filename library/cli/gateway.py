@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import socket
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -69,7 +68,6 @@ def gateway(
 
     log_to_stderr(log_level, log_format)
     secret = token if token_file is None else token_in(token_file)
-    shown = name or f"{socket.gethostname()}:{port}"
     with require("server", "a gateway needs"):
         from edgeflock.server.gateway import ClientCertificate, Gateway, GatewayAddress
     own = None if identity is None else load_identity(identity)
@@ -79,13 +77,13 @@ def gateway(
         on_end_signals(stop.set)
         address = GatewayAddress(host, port, certificate, key, insecure)
         certified = None if own is None else ClientCertificate(own.key, own.certificate)
-        one = Gateway(upstream, secret or "", shown, address, certified, insecure=insecure)
+        one = Gateway(upstream, secret or "", name, address, certified, insecure=insecure)
         async with one.serving() as bound:
             url = f"{'https' if key else 'http'}://{host}:{bound}"
             if json:
-                print_json({"url": url, "name": shown})
+                print_json({"url": url, "name": one.name})
             else:
-                print(f"Gateway {shown} on {url}, for {upstream}", file=sys.stderr)
+                print(f"Gateway {one.name} on {url}, for {upstream}", file=sys.stderr)
             async with supervised(lambda: one.status):
                 await one.serve_until(stop)
 

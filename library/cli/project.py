@@ -52,6 +52,8 @@ def check(
         if config is None and PROJECT.is_file():
             config = PROJECT
         settings = load_settings(config, [*(set_ or []), *client_flags(data=data)], verbose, CHOICES)
+        if not json:
+            print("checking; without other work on this machine it takes up to 20 seconds", file=sys.stderr)
         with redirect_stdout(sys.stderr):  # the user's module may print
             found: ProjectCheck | PolicyCheck
             if is_environment(settings.model.data):

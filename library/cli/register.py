@@ -80,9 +80,9 @@ def revoke(name: Name, directory: Directory = RUN) -> None:
 def release(name: Name, directory: Directory = RUN) -> None:
     """End a device's quarantine: it is admitted when it next connects, within five minutes."""
     with open_register(directory) as (register, audit):
-        register.release(name)
-        audit(f"released {name!r}")
-    print(f"{name} is released")
+        if is_held := register.release(name):
+            audit(f"released {name!r}")
+    print(f"{name} is released" if is_held else f"{name} is not in quarantine")
 
 
 @device.command()

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -67,7 +68,7 @@ class Gateway:
         *,
         insecure: bool = False,
     ) -> None:
-        """Raises ConfigError if the certificate or the leaders' URLs are unusable."""
+        """Without a `name` it is host name and port. Raises ConfigError for unusable certificates or URLs."""
         self.address, self.name = address, name
         self._tls, self._pin = address.tls_and_pin()
         self._authority = ""
@@ -133,6 +134,8 @@ class Gateway:
             self._app(), connection_limits, lambda: self.traffic, address.host, address.port, self._tls
         )
         async with listener as port:
+            if not self.name:
+                self.name = self.upstream.name = f"{socket.gethostname()}:{port}"
             following = self._following = asyncio.create_task(self.upstream.run())
             try:
                 yield port

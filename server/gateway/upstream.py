@@ -47,7 +47,7 @@ class Upstream:
 
     def __init__(self, leaders: Leaders, name: str, check: Callable[[gateway.Sync, Config], None]) -> None:
         """`check` raises ConfigError if this gateway cannot serve the leader that sent a Sync."""
-        self.leaders, self._name, self._check_fit = leaders, name, check
+        self.leaders, self.name, self._check_fit = leaders, name, check
         self.mirror: Mirror | None = None
         """None while there is no leader."""
         self._last_mirror: Mirror | None = None
@@ -146,7 +146,7 @@ class Upstream:
     @property
     def _url(self) -> URL:
         mark = {"mark": self._mark.hex()} if self._mark else {}
-        return self.leaders.url / "v1/gateway" % {"name": self._name, **mark}
+        return self.leaders.url / "v1/gateway" % {"name": self.name, **mark}
 
     async def _end_sessions(self) -> None:
         """End the sessions and their pending requests, because the leader is lost."""

@@ -260,10 +260,12 @@ class Register(IdentityStore):
             if device.revoked is None:
                 self.put("devices", name, replace(device, revoked=self.clock()))
 
-    def release(self, name: str) -> None:
-        """End and delete a device's quarantine. Raises ConfigError if there is no such device."""
+    def release(self, name: str) -> bool:
+        """End and forget a quarantine. Return whether it lasted. Raises ConfigError for an unknown device."""
         with self._changing(name):
+            is_held = self.find_quarantine(name) is not None
             self.remove("quarantines", name)
+        return is_held
 
     def order(self, name: str, order: StoredOrder | None) -> None:
         """Store an operator's order to a device, joined or not. None deletes it."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
@@ -581,8 +582,9 @@ async def test_a_gateway_that_cannot_be_says_why(tmp_path: Path) -> None:
 
 
 async def test_a_gateway_without_a_leader_sends_devices_on(tmp_path: Path) -> None:
-    one = Gateway("http://127.0.0.1:1", "", "one", GatewayAddress(port=0))
+    one = Gateway("http://127.0.0.1:1", "", "", GatewayAddress(port=0))
     async with one.serving() as port, hosting(tmp_path, RATE) as leader, aiohttp.ClientSession() as http:
+        assert one.name == one.upstream.name == f"{socket.gethostname()}:{port}"
         async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
             assert (answer.status, await answer.text()) == (503, "this gateway has no leader\n")
         async with joined(f"http://127.0.0.1:{port},{leader.url}", "pi") as pi:

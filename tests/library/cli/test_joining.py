@@ -46,7 +46,8 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
         assert told["quarantined"] is None
         hosted.register.quarantine("pi-7", "reasons")
         assert "pi-7  in quarantine until 2" in await say("device", "list", run)
-        await say("device", "release", "pi-7", run)
+        assert await say("device", "release", "pi-7", run) == "pi-7 is released\n"
+        assert await say("device", "release", "pi-7", run) == "pi-7 is not in quarantine\n"
         await say("device", "revoke", "pi-7", run)
         assert "pi-7  revoked" in await say("device", "list", run)
         assert "no device 'pi-8' has joined" in await say("device", "revoke", "pi-8", run, code=2)

@@ -378,7 +378,8 @@ def test_an_operator_ends_a_quarantine(register: Register, clock: Clock, tmp_pat
     jetson.speak(register, other)
     assert register.find_quarantine("jetson") is None
     command = Register(tmp_path, clock)  # another process
-    command.release("pi")
+    assert not command.release("jetson")
+    assert command.release("pi")
     register.refresh()
     pi.speak(register, credential)
     assert register.quarantine("pi", "reasons").seconds == FIRST_SECONDS, "it is forgotten"
