@@ -65,21 +65,15 @@ def encode_golomb(indices, parameter, octets, extra, unary):
     cutoff, width = _cutoff(parameter), int64(0)
     while (int64(2) << width) < parameter:
         width += 1
-    quotient_of, remainder_of = np.empty(_SMALL, np.int64), np.empty(_SMALL, np.int64)
-    for gap in range(_SMALL):
-        quotient_of[gap] = gap // parameter
-        remainder_of[gap] = gap - quotient_of[gap] * parameter
+    quotients = np.arange(_SMALL) // parameter
     has_remainder = parameter > 1
     previous, at, held, have = int64(-1), int64(0), uint64(0), int64(0)
     extra_bit, unary_bit = 8 * extra, 8 * unary
     for index in indices:
         gap = index - previous - 1
         previous = index
-        if gap < _SMALL:
-            quotient, remainder = quotient_of[gap], remainder_of[gap]
-        else:
-            quotient = gap // parameter
-            remainder = gap - quotient * parameter
+        quotient = quotients[gap] if gap < _SMALL else gap // parameter
+        remainder = gap - quotient * parameter
         unary_bit += quotient
         octets[unary_bit >> 3] |= uint8(128 >> (unary_bit & 7))
         unary_bit += 1

@@ -70,13 +70,12 @@ def encode_compiled(kernels: ModuleType, indices: Indices, size: int) -> bytes:
     parameters = np.array(candidates)
     quotients, longs = np.empty_like(parameters), np.empty_like(parameters)
     kernels.measure_golomb(indices, parameters, quotients, longs)
-    planes = [
-        _plane_bits(indices.size, int(quotient), int(long), parameter)
-        for quotient, long, parameter in zip(quotients, longs, candidates, strict=True)
-    ]
-    bits_of = dict(zip(candidates, planes, strict=True))
-    parameter = min(candidates, key=lambda candidate: sum(bits_of[candidate]))
-    prefix, extra, unary = (bits.packed_size(count, 1) for count in bits_of[parameter])
+    planes = {
+        candidate: _plane_bits(indices.size, int(quotient), int(long), candidate)
+        for candidate, quotient, long in zip(candidates, quotients, longs, strict=True)
+    }
+    parameter = min(candidates, key=lambda candidate: sum(planes[candidate]))
+    prefix, extra, unary = (bits.packed_size(count, 1) for count in planes[parameter])
     octets = np.zeros(prefix + extra + unary, np.uint8)
     kernels.encode_golomb(indices, parameter, octets, prefix, prefix + extra)
     return leb128(parameter) + octets.tobytes()
