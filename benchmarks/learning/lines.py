@@ -31,8 +31,8 @@ class Line:
     dense: float
     runs: list[dict[str, Any]]
     """The figures of each seed."""
-    tried: int = 1
-    """Settings that were run."""
+    settings: tuple["Line", ...] = ()
+    """Every setting that was run, this one among them."""
 
     @property
     def both(self) -> float:
@@ -66,7 +66,7 @@ def lines_of(results: Results, task: str, n: int, data: str) -> Iterator[Line]:
     for family in LINES:
         if tried := families.get(family):
             chosen = max(tried, key=lambda line: (line.score, line.seeds))
-            yield replace(chosen, tried=len(tried))
+            yield replace(chosen, settings=tuple(tried))
 
 
 def _line(arm: str, data: str, runs: list[dict[str, Any]]) -> Line:

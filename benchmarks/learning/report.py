@@ -126,7 +126,8 @@ def _details(n: int, data: str, table: dict[str, Line], ceiling: dict[str, Line]
 
 
 def _named(line: Line) -> str:
-    return f"{line.arm} (best of {line.tried})" if line.tried > 1 else line.arm
+    tried = len(line.settings)
+    return f"{line.arm} (best of {tried})" if tried > 1 else line.arm
 
 
 def _share(value: float | None) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 _FIGURE = re.compile(r"(?<![\w.,/-])\d[\d,.]*(?: to \d[\d,.]*)?(?:%|x\b|\s(?:times|points|ms|us|kB|MB|GB)\b)")
-_NUMBER = re.compile(r"\d[\d,.]*")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _SOURCE = re.compile(r"\]\((?:\.\./|docs/)?(results/[\w.-]+?\.(?:md|jsonl?)|benchmarks\.md)(?:#[\w-]+)?\)")
 _FROM = re.compile(r"<!-- figures from: (\S+) -->")
 _ONLY = re.compile(r"<!-- figures only here: (20\d\d-\d\d-\d\d) -->")
@@ -112,7 +112,7 @@ def provenance(claim: Claim, root: Path = ROOT) -> Provenance:
     best = weights.index(max(weights))
     title, body = sections[best] if 2 * len(wanted & numbers[best]) >= len(wanted) else ("", head)
     places = (body, head, everything)
-    command = next(filter(None, (_first(_COMMAND, place) for place in places)), "")
+    command = _first(_COMMAND, body) or _first(_COMMAND, head) or _first(_COMMAND, "" if title else text)
     date = next(filter(None, (max(_DATE.findall(place), default="") for place in places)), "")
     return Provenance(title, command, date)
 

@@ -263,8 +263,8 @@ class Register(IdentityStore):
     def release(self, name: str) -> bool:
         """End and forget a quarantine. Return whether it lasted. Raises ConfigError for an unknown device."""
         with self._changing(name):
-            is_held = self.find_quarantine(name) is not None
-            self.remove("quarantines", name)
+            if is_held := self.find_quarantine(name) is not None:
+                self.remove("quarantines", name)
         return is_held
 
     def order(self, name: str, order: StoredOrder | None) -> None:

@@ -53,20 +53,20 @@ def decode_usual(
     elif index_mode == sparse.GOLOMB and value_mode in VALUE_MODES:
         selected = np.empty(count, np.int64)
         stream = np.frombuffer(indices, np.uint8)
-        fine = _decode_update(stream, codes, value_mode, layout.bounds, selected, decoded)
+        # Called from here: numba would not notice a change of a function in another file.
+        fine = decode_golomb(stream, selected)
+        fine = fine and _decode_update(codes, value_mode, layout.bounds, selected, decoded)
     else:
         return None
     return (selected, decoded) if fine else None
 
 
-@nb.njit(nb.boolean(_OCTETS, _OCTETS, int64, _INDICES, int64[::1], float32[::1]), cache=True)
-def _decode_update(index_octets, value_octets, mode, bounds, indices, delta):
-    """Fill `indices` and `delta` from a Golomb stream and int8 (mode 2), codebook4 (3) or sign (4) values.
+@nb.njit(nb.boolean(_OCTETS, int64, _INDICES, _INDICES, float32[::1]), cache=True)
+def _decode_update(value_octets, mode, bounds, indices, delta):
+    """Fill `delta` from int8 (mode 2), codebook4 (3) or sign (4) values at increasing `indices`.
 
     Return False if they are invalid: an index out of range, a wrong length, NaN or infinity.
     """
-    if not decode_golomb(index_octets, indices):
-        return False
     count, tensors = indices.size, bounds.size - 1
     if count > 0 and indices[count - 1] >= bounds[tensors]:
         return False

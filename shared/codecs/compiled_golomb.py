@@ -4,9 +4,13 @@ Whatever the decoder finds invalid is left to golomb.py, which defines what is v
 branches that depend on the data, because about half of these would be mispredicted.
 """
 
+import sys
+
 import numba as nb
 import numpy as np
-from numba import int64, uint8, uint64
+from numba import boolean, int64, uint8, uint64
+
+from edgeflock.shared.codecs import golomb
 
 _OCTETS = nb.types.Array(uint8, 1, "C", readonly=True)
 _INDICES = nb.types.Array(int64, 1, "C", readonly=True)
@@ -29,11 +33,11 @@ def _cutoff(parameter):
     return power - parameter
 
 
-@nb.njit(nb.types.void(_INDICES, _INDICES, int64[::1], int64[::1]), cache=True)
+@nb.njit(boolean(_INDICES, _INDICES, int64[::1], int64[::1]), cache=True)
 def measure_golomb(indices, parameters, quotients, longs):
     """For each parameter: the sum of the quotients, and how many remainders take the extra bit.
 
-    `indices` must be strictly increasing.
+    Return False if `indices` do not increase.
     """
     small, previous = np.zeros(_SMALL, np.int64), int64(-1)
     quotients[:] = 0
@@ -41,6 +45,8 @@ def measure_golomb(indices, parameters, quotients, longs):
     for index in indices:
         gap = index - previous - 1
         previous = index
+        if gap < 0:
+            return False
         if gap < _SMALL:
             small[gap] += 1
         else:
@@ -54,6 +60,7 @@ def measure_golomb(indices, parameters, quotients, longs):
             quotient = gap // parameters[i]
             quotients[i] += small[gap] * quotient
             longs[i] += small[gap] * (gap - quotient * parameters[i] >= cutoff)
+    return True
 
 
 @nb.njit(nb.types.void(_INDICES, int64, uint8[::1], int64, int64), cache=True)
@@ -158,3 +165,6 @@ def decode_golomb(octets, indices):
             indices[found] = index
             found += uint64(1)
     return found == count and uint64((following + 7) // 8) == size - at
+
+
+golomb.kernels = sys.modules[__name__]

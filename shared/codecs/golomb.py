@@ -14,11 +14,9 @@ The three parts of the code words lie in three planes, so that a few array opera
 
 Each plane starts on a byte and is zero-padded to a byte. M = 1 has neither prefix nor extra.
 
-The numpy code defines the result. If numba is installed, compiled_golomb.py codes long streams to the same
-bytes, several times as fast.
+The numpy code defines the result. On a server compiled_golomb.py gives the same one several times as fast.
 """
 
-from functools import cache
 from types import ModuleType
 
 import numpy as np
@@ -31,13 +29,12 @@ Indices = NDArray[np.int64]
 
 _LARGEST_PARAMETER = 1 << 31
 
-_LONG = 1000
-"""The fewest indices for compiled code. Short updates do not load numba on a device."""
+kernels: ModuleType | None = None
+"""compiled_golomb, once a server has loaded it. Devices do without: it takes seconds and 100 MB."""
 
 
 def encode(indices: Indices, size: int) -> bytes:
     """Code strictly increasing `indices` (int64 [k], 0 <= index < size)."""
-    kernels = load_kernels() if indices.size >= _LONG else None
     return encode_numpy(indices, size) if kernels is None else encode_compiled(kernels, indices, size)
 
 
@@ -45,31 +42,21 @@ def decode(octets: bytes, count: int) -> Indices:
     """Decode the `count` indices of a stream, up to 2^62. Raises IndexMalformed."""
     if count > 8 * len(octets):
         raise IndexMalformed(f"{len(octets)} bytes cannot hold {count} indices")
-    kernels = load_kernels() if count >= _LONG else None
     if kernels is not None:
         indices = np.empty(count, np.int64)
         if kernels.decode_golomb(np.frombuffer(octets, np.uint8), indices):
             return indices
+        del indices
     return decode_numpy(octets, count)  # it also says what is wrong
 
 
-@cache
-def load_kernels() -> ModuleType | None:
-    """Return compiled_golomb; None without numba, or if it has no folder for its cache."""
-    try:
-        from edgeflock.shared.codecs import compiled_golomb
-    except (ImportError, RuntimeError):
-        return None
-    return compiled_golomb
-
-
 def encode_compiled(kernels: ModuleType, indices: Indices, size: int) -> bytes:
-    """Return the octets of `encode_numpy`."""
-    indices = np.ascontiguousarray(indices)
+    """Return the octets of `encode_numpy`. Raises ValueError if the indices do not increase."""
+    indices = np.ascontiguousarray(indices, np.int64)
     candidates = _candidates(indices.size, size)
-    parameters = np.array(candidates)
-    quotients, longs = np.empty_like(parameters), np.empty_like(parameters)
-    kernels.measure_golomb(indices, parameters, quotients, longs)
+    quotients, longs = np.empty((2, len(candidates)), np.int64)
+    if not kernels.measure_golomb(indices, np.array(candidates), quotients, longs):
+        raise ValueError("indices must be strictly increasing")
     planes = {
         candidate: _plane_bits(indices.size, int(quotient), int(long), candidate)
         for candidate, quotient, long in zip(candidates, quotients, longs, strict=True)

@@ -383,6 +383,10 @@ def test_an_operator_ends_a_quarantine(register: Register, clock: Clock, tmp_pat
     register.refresh()
     pi.speak(register, credential)
     assert register.quarantine("pi", "reasons").seconds == FIRST_SECONDS, "it is forgotten"
+    clock.now += FIRST_SECONDS + 1
+    assert not command.release("pi")
+    register.refresh()
+    assert register.quarantine("pi", "reasons").seconds == 2 * FIRST_SECONDS, "one that is over is not"
     with pytest.raises(ConfigError, match="no device 'another'"):
         command.release("another")
 

@@ -1,6 +1,8 @@
 """The battery of tests/laws.py over every index coding and every value coding."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -114,6 +116,24 @@ def test_long_golomb_streams_have_the_octets_of_numpy(share: float, clustered: b
         assert np.array_equal(decode(octets, indices.size), indices)
     with pytest.raises(IndexMalformed, match=r"cut short|unary plane"):
         golomb.decode(octets[:-1], indices.size)
+
+
+@pytest.mark.parametrize("indices", [[1, 0], [5, 3, 4], [-1, 2], [0, 0]])
+def test_the_compiled_golomb_encoder_refuses_what_does_not_increase(indices: list[int]) -> None:
+    with pytest.raises(ValueError, match="strictly increasing"):
+        golomb.encode_compiled(compiled_golomb, np.array(indices), 9)
+
+
+def test_golomb_loads_no_compiler() -> None:
+    """A device has no use for numba: loading it stops its event loop for seconds."""
+    script = """
+import sys, numpy
+from edgeflock.shared.codecs import golomb
+octets = golomb.encode(numpy.arange(0, 9000, 3), 9000)
+golomb.decode(octets, 3000)
+assert "numba" not in sys.modules and golomb.kernels is None
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @given(given_set=index_sets(), data=st.data())
