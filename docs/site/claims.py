@@ -26,7 +26,7 @@ _NONE = re.compile(r"<!-- figures: \S.*? -->")
 _CODE = re.compile(r"```.*?```|<!--.*?-->|`[^`]*`", re.DOTALL)
 _COMMAND = re.compile(r"`((?:python3? -m benchmarks|edgeflock (?:reproduce|fleet|quickstart))[^`]*)`")
 _RECORDED = re.compile(r'"command": ?"([^"]+)"')
-_DATE = re.compile(r"20\d\d-\d\d-\d\d")
+_DATE = re.compile(r"(20\d\d-\d\d-)(\d\d)(?:,? (?:to|and) (\d\d)\b)?")
 _SHOWN = 5
 
 
@@ -101,7 +101,7 @@ def provenance(claim: Claim, root: Path = ROOT) -> Provenance:
     rows = source.with_suffix(".jsonl")
     everything = text + (rows.read_text("utf-8") if rows.exists() else "")
     if source.suffix != ".md":
-        return Provenance("", _first(_RECORDED, text), max(_DATE.findall(everything), default=""))
+        return Provenance("", _first(_RECORDED, text), _newest(everything))
     head, *rest = re.split(r"^## (.+)$", _without_blocks(text), flags=re.MULTILINE)
     sections = [("", head), *zip(rest[::2], rest[1::2], strict=True)]
     numbers = [set(_NUMBER.findall(body)) for _, body in sections]
@@ -110,11 +110,19 @@ def provenance(claim: Claim, root: Path = ROOT) -> Provenance:
     # A number counts less the more sections have it.
     weights = [sum(1 / held[number] for number in wanted & each) for each in numbers]
     best = weights.index(max(weights))
-    title, body = sections[best] if 2 * len(wanted & numbers[best]) >= len(wanted) else ("", head)
+    is_there = 2 * len(wanted & numbers[best]) >= len(wanted)
+    if len(wanted) == 1:  # one number alone may be any other
+        is_there = claim.figures[0] in sections[best][1]
+    title, body = sections[best] if is_there else ("", head)
     places = (body, head, everything)
     command = _first(_COMMAND, body) or _first(_COMMAND, head) or _first(_COMMAND, "" if title else text)
-    date = next(filter(None, (max(_DATE.findall(place), default="") for place in places)), "")
+    date = next(filter(None, map(_newest, places)), "")
     return Provenance(title, command, date)
+
+
+def _newest(text: str) -> str:
+    """Return the newest date of a text; "2026-11-20 to 27" has two."""
+    return max((month + (last or day) for month, day, last in _DATE.findall(text)), default="")
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:
