@@ -35,7 +35,7 @@ def panels(number: int, path: Path, caption: str, width: float, height: float) -
     """Yield axes to draw on, each of this size. Then write them as `path`.png and .svg, with the caption."""
     figure, axes = new_figure(1, number, width * number, height)
     yield axes
-    lines = textwrap.wrap(caption, 95 * number)
+    lines = textwrap.wrap(caption, 88 * number)
     figure.text(0.01, 0.012, "\n".join(lines), color="#555555", fontsize=7)
     figure.tight_layout(rect=(0, 0.02 + 0.03 * len(lines), 1, 1), w_pad=2)
     figure.savefig(path.with_suffix(".png"), dpi=150)
