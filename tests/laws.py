@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.codecs import entries, sparse, values
+from edgeflock.shared.codecs import entries, golomb, sparse, values
 from edgeflock.shared.codecs.compiled_entries import SCALE_MODE, VALUE_MODES, decode_usual
 from edgeflock.shared.codecs.compiled_golomb import decode_golomb
 from edgeflock.shared.errors import (
@@ -66,15 +66,26 @@ def _index_decoder(mode: int) -> Callable[[bytes, int, int], Indices]:
     return lambda octets, count, size: sparse.decode(octets, count, size, mode)
 
 
-def _compiled_golomb(octets: bytes, count: int, size: int) -> Indices:
-    """compiled_golomb.decode_golomb, called as for an update."""
-    if count > 8 * len(octets):
-        raise IndexMalformed
+def _golomb_by(
+    decoder: Callable[[bytes, int], Indices],
+) -> Callable[[bytes, int, int], Indices]:
+    """One of the two decoders, with the checks around it: `golomb.decode` tries the compiled one first."""
+
+    def decoded(octets: bytes, count: int, size: int) -> Indices:
+        if count > 8 * len(octets):
+            raise IndexMalformed
+        indices = decoder(octets, count)
+        if count and indices[-1] >= size:
+            raise IndexOutOfRange
+        return indices
+
+    return decoded
+
+
+def _compiled_golomb(octets: bytes, count: int) -> Indices:
     indices = np.empty(count, np.int64)
     if not decode_golomb(np.frombuffer(octets, np.uint8), indices):
         raise IndexMalformed
-    if count and indices[-1] >= size:
-        raise IndexOutOfRange
     return indices
 
 
@@ -105,7 +116,10 @@ INDEX_CODINGS: dict[str, IndexCoding] = {
     name: IndexCoding(coding.mode, _index_decoder(coding.mode))
     for name, coding in sparse.CODINGS.items()
     if coding.decode is not None
-} | {"golomb-compiled": IndexCoding(sparse.GOLOMB, _compiled_golomb)}
+} | {
+    "golomb-numpy": IndexCoding(sparse.GOLOMB, _golomb_by(golomb.decode_numpy)),
+    "golomb-compiled": IndexCoding(sparse.GOLOMB, _golomb_by(_compiled_golomb)),
+}
 
 VALUE_CODINGS: dict[str, ValueCoding] = {
     name: ValueCoding(name, _value_decoder(coding.mode)) for name, coding in values.CODINGS.items()

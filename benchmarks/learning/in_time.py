@@ -33,8 +33,6 @@ MOST = 10
 LONGER = 1.5
 """A rival that takes less than so many times as long is compared at equal gradients alone."""
 EVALUATIONS = 20
-BENCH_EVALUATIONS = 10
-"""Of a run of the bench, so of a rival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +136,8 @@ def _longer(one: Longer, found: list[dict[str, Any]]) -> list[str]:
     for run in found:
         curve = run["curve"]
         in_time = [row for row in curve if row["seconds"] <= one.rival.seconds]
-        tenths = in_time[:: -EVALUATIONS // BENCH_EVALUATIONS][:LAST]
-        accuracies.append(statistics.fmean(row["accuracy"] for row in tenths))
+        as_the_rival = in_time[:: -EVALUATIONS // TASKS[one.task].evaluations][:LAST]
+        accuracies.append(statistics.fmean(row["accuracy"] for row in as_the_rival))
         ends.append(in_time[-1])
         first = (row["seconds"] for row in in_time if row["accuracy"] >= one.rival.mean_of_last)
         reached.append(next(first, math.inf))
