@@ -12,7 +12,7 @@ from benchmarks.learning.shares import SPLITS
 from benchmarks.learning.tasks import TASKS
 
 DEVICES = (4, 10, 50, 200)
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1, 2, 3, 4)
 BASE = (10, "even")
 """(n, data) at which a rival's settings are chosen, with seed 0."""
 FLEETS = (

@@ -5,7 +5,6 @@ code. Then it links to what measured it: a page or file of docs/results, or docs
 figure stands beside such a link. Or it names the command itself. Otherwise it has one of these comments:
 
     <!-- figures from: results/NAME.md -->    its source; above the first ## heading, that of the page
-    <!-- figures only here: 2026-11-21 -->    measured on that day, and kept in no file
     <!-- figures: REASON -->                  no measurements, but limits, settings or examples
 """
 
@@ -21,7 +20,6 @@ _FIGURE = re.compile(r"(?<![\w.,/-])\d[\d,.]*(?: to \d[\d,.]*)?(?:%|x\b|\s(?:tim
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _SOURCE = re.compile(r"\]\((?:\.\./|docs/)?(results/[\w.-]+?\.(?:md|jsonl?)|benchmarks\.md)(?:#[\w-]+)?\)")
 _FROM = re.compile(r"<!-- figures from: (\S+) -->")
-_ONLY = re.compile(r"<!-- figures only here: (20\d\d-\d\d-\d\d) -->")
 _NONE = re.compile(r"<!-- figures: \S.*? -->")
 _CODE = re.compile(r"```.*?```|<!--.*?-->|`[^`]*`", re.DOTALL)
 _COMMAND = re.compile(r"`((?:python3? -m benchmarks|edgeflock (?:reproduce|fleet|quickstart))[^`]*)`")
@@ -39,8 +37,6 @@ class Claim:
     figures: list[str]
     source: str
     """A path from docs: results/NAME, benchmarks.md, or the page itself; "": there is none."""
-    only_here: str
-    """The date of figures that no file has."""
 
 
 def claims(root: Path = ROOT) -> Iterator[Claim]:
@@ -56,7 +52,6 @@ def claims(root: Path = ROOT) -> Iterator[Claim]:
 
 def _of_section(page: str, title: str, body: str, of_page: list[str]) -> Iterator[Claim]:
     """Yield the claims of a section. The figures behind a link are from it, the first ones from the first."""
-    only_here = "".join(_ONLY.findall(body)[:1])
     links = list(_SOURCE.finditer(body))
     found: dict[str, list[str]] = {}
     for number, link in enumerate(links):
@@ -64,11 +59,11 @@ def _of_section(page: str, title: str, body: str, of_page: list[str]) -> Iterato
         text = body[link.start() if number else 0 : end]
         found.setdefault(link[1], []).extend(_figures(text))
     if not links:
-        own = [Path(page).name] if only_here or _COMMAND.search(body) else []
+        own = [Path(page).name] if _COMMAND.search(body) else []
         found[next(iter([*_FROM.findall(body), *own, *of_page]), "")] = _figures(body)
     for source, figures in found.items():
         if figures:
-            yield Claim(page, title, figures, source, only_here)
+            yield Claim(page, title, figures, source)
 
 
 def _figures(text: str) -> list[str]:
@@ -145,11 +140,11 @@ def claims_page() -> str:
     ]
     for claim in claims():
         more = f" and {len(claim.figures) - _SHOWN} more" if len(claim.figures) > _SHOWN else ""
-        found = Provenance("", "", claim.only_here) if claim.only_here else provenance(claim)
+        found = provenance(claim)
         cells = (
             f"{Path(claim.page).stem}: {claim.title}",
             ", ".join(claim.figures[:_SHOWN]) + more,
-            "only there" if claim.only_here else _link(claim.source, found.section),
+            _link(claim.source, found.section),
             f"`{found.command}`" if found.command else "",
             found.date,
         )

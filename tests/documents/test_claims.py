@@ -54,7 +54,6 @@ def found(tmp_path: Path, text: str) -> list[tuple[list[str], str]]:
         ("## A\n\nWait `90%` of it, or 4 of 5.\n\n```sh\n# 90%\n```\n", []),
         ("## A\n\n<!-- figures: limits -->\n\nAt most 90%.\n", []),
         ("## A\n\n<!-- figures from: results/a.md -->\n\n90%.\n", [(["90%"], "results/a.md")]),
-        ("## A\n\n<!-- figures only here: 2026-11-21 -->\n\n90%.\n", [(["90%"], "README.md")]),
         ("# T\n\n<!-- figures from: results/a.md -->\n\n## A\n\n90%.\n", [(["90%"], "results/a.md")]),
         ("## A\n\n`python -m benchmarks.push`: 2 ms.\n", [(["2 ms"], "README.md")]),
         (
@@ -100,5 +99,5 @@ def test_provenance_is_that_of_the_section_with_the_figures(
 ) -> None:
     (tmp_path / "docs" / "results").mkdir(parents=True)
     (tmp_path / "docs" / "results" / "a.md").write_text(SOURCE)
-    claim = Claim("README.md", "A", figures, "results/a.md", "")
+    claim = Claim("README.md", "A", figures, "results/a.md")
     assert claims.provenance(claim, tmp_path) == claims.Provenance(*expected)
