@@ -107,10 +107,11 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
             console.print(
                 f"Worst of {len(evaluation['classes'])} classes: {worst[0]}, accuracy {worst[1]:.2%}"
             )
-        if metrics := evaluation["metrics"]:
-            named = (
-                f"{name} {'failed' if value is None else f'{value:.4g}'}" for name, value in metrics.items()
-            )
+        if named := [
+            f"{name} {'failed' if value is None else f'{value:.4g}'}"
+            for name, value in evaluation["metrics"].items()
+            if not name.startswith("on_devices.")  # a line of their own follows
+        ]:
             console.print(Text(", ".join(named)))
     if (averages := status["on_devices"]) is not None:
         means = ", ".join(f"{name} {value:.4g}" for name, value in averages.items() if name != "num-examples")

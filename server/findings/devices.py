@@ -6,12 +6,13 @@ from statistics import median, median_low
 from typing import NamedTuple
 
 from edgeflock.server.findings.status import DeviceStatus, Rule, RunStatus, Sign, Subjects
-from edgeflock.shared.protocol.frames import FindingKind, Severity
+from edgeflock.shared.protocol.frames import GATEWAY_LOST, FindingKind, Severity
 
 _SILENT_SECONDS = 30.0
 """Seconds of unusual silence after which a device is reported: shorter ones are a bad connection."""
 
 _CHECK_DEVICE = "look whether it has power and a network, and at its own log"
+_CHECK_GATEWAY = "look whether the gateway runs, then whether the device has power and a network"
 _REMEDIES = {
     "killed": _CHECK_DEVICE,
     "timed out": _CHECK_DEVICE,
@@ -53,10 +54,8 @@ def find_gone(status: RunStatus, active: Subjects) -> Iterator[Sign]:
             and (kind := one.leave_reason.partition(":")[0]) in _REMEDIES
         ):
             if one.silent_seconds >= _SILENT_SECONDS:
-                yield Sign(
-                    "gone", "warning", one.name, f"it left: {one.leave_reason}",
-                    _REMEDIES[kind],
-                )  # fmt: skip
+                remedy = _CHECK_GATEWAY if one.leave_reason.startswith(GATEWAY_LOST) else _REMEDIES[kind]
+                yield Sign("gone", "warning", one.name, f"it left: {one.leave_reason}", remedy)
 
 
 def find_refused(status: RunStatus, active: Subjects) -> Iterator[Sign]:

@@ -14,6 +14,10 @@ from typing import Protocol
 
 from edgeflock.server.connections import Meter
 from edgeflock.shared.errors import SessionRefused
+from edgeflock.shared.protocol.frames import GATEWAY_LOST
+
+_NOT_ITS_OWN = "finished", "stopped", GATEWAY_LOST
+"""What the reason of an end that says nothing about the device's network or power begins with."""
 
 SECRET_BYTES = 16
 
@@ -109,7 +113,7 @@ class Connection:
     leave_reason: str | None = None
     """Why its last session ended (frames.LEFT). None while it has one, or if there was none."""
     early_ends: int = 0
-    """Sessions that ended early, for another reason than the server's stop."""
+    """Sessions that ended early, but not because the server stopped or a gateway was lost."""
     has_updated: bool = True
     """Whether an update of it was accepted since it last asked for the model."""
     awaits_turn: bool = False
@@ -163,7 +167,7 @@ class Connection:
         """End its session for `reason`."""
         self._transition(ConnectionEvent.LEAVE)
         self.leave_reason = reason
-        self.early_ends += reason is not None and not reason.startswith(("finished", "stopped"))
+        self.early_ends += reason is not None and not reason.startswith(_NOT_ITS_OWN)
         self.earlier_traffic, self.session = Meter(*self.traffic), None
 
     def pause(self, reason: str) -> None:

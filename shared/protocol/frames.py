@@ -30,6 +30,9 @@ LEFT = ("finished", "retired", "error", "refused", "killed", "timed out", "repla
 server hung up; the line broke without a word; nothing came any more; a newer session has its name; the server
 stopped."""
 
+GATEWAY_LOST = "killed: the connection to its gateway"
+"""What why_left begins with if the device left together with its gateway."""
+
 MAX_CLASSES = 1000
 """That an evaluation tells apart."""
 

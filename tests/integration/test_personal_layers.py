@@ -1,6 +1,7 @@
 """Over real sockets: devices whose labels contradict each other, each with a head of its own."""
 
 import asyncio
+import io
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 from torch import Tensor, nn
 
 import edgeflock as ef
 from edgeflock.client.run import run_client
+from edgeflock.operations.status import print_status
 from edgeflock.shared.artifacts import safetensors_file
 from edgeflock.shared.settings.client import ClientSettings
 
@@ -102,6 +105,11 @@ async def test_devices_that_contradict_each_other_both_learn(backend: Backend, t
     }
     assert {device["facts"]["version"] for device in status["devices"]} == {ef.__version__}
     assert status["on_devices"]["accuracy"] > 0.9  # one head for both would be right about half of them
+
+    shown = io.StringIO()
+    print_status(Console(file=shown, width=200), status)
+    assert shown.getvalue().count("num-examples") == 0
+    assert shown.getvalue().count("On devices' own 80 examples: ") == 1
 
     saved = safetensors_file.load(kept)
     assert [tensor.name for tensor in saved.info.layout.tensors] == ["body.weight", "body.bias"]

@@ -21,6 +21,7 @@ from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import REFUSALS, Malformed, Refused, SessionRefused, TooManyDevices
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, gateway_coding, wire
+from edgeflock.shared.protocol.frames import GATEWAY_LOST
 from edgeflock.shared.protocol.messages import Hello
 from edgeflock.shared.protocol.shown import printable
 
@@ -135,7 +136,7 @@ class GatewayConnection:
             count = f"{self.devices:,} devices came through it"
             hub.note("left", None, f"gateway {self.name}: {self._end_reason}; {count}")
             for relayed in list(self._tickets.values()):
-                relayed.end(f"killed: the connection to its gateway {self.name} broke")
+                relayed.end(f"{GATEWAY_LOST} {self.name} broke")
             self._tickets.clear()
             self._devices.clear()
         return self._socket
@@ -232,7 +233,7 @@ class GatewayConnection:
             return
         relayed.enter(device)
         if self._lost:
-            relayed.end(f"killed: the connection to its gateway {self.name} broke")
+            relayed.end(f"{GATEWAY_LOST} {self.name} broke")
             return
         self._devices[device.id] = relayed
         self.send(gateway.Entered(enter.ticket, device.id, sequence, secret, relayed.pause_reason))

@@ -15,7 +15,7 @@ from edgeflock.server.findings import (
     Targets,
     diagnose,
 )
-from edgeflock.shared.protocol.frames import Evaluation, Finding
+from edgeflock.shared.protocol.frames import GATEWAY_LOST, Evaluation, Finding
 
 NOW, LONG = 1e9, 3600.0
 PI = DeviceStatus("pi", present=True)
@@ -77,6 +77,13 @@ def test_a_device_alone(kind: str) -> None:
     ]  # of one device alone nobody can tell what is usual
     assert kinds(RunStatus(NOW, devices=(wrong, *quiet))) == [(kind, "pi")]
     assert kinds(RunStatus(NOW, devices=(well, *quiet))) == []
+
+
+def test_of_a_device_that_left_with_its_gateway_the_gateway_is_looked_at_first() -> None:
+    away = replace(PI, present=False, silent_seconds=40.0, leave_reason=f"{GATEWAY_LOST} hall broke")
+    (one,) = findings(of(away))
+    assert one.kind == "gone"
+    assert one.remedy.startswith("look whether the gateway runs")
 
 
 def test_a_full_disk_is_no_buffer_that_is_too_small() -> None:

@@ -7,6 +7,7 @@ import pytest
 from edgeflock.server.connections.traffic import Meter
 from edgeflock.server.roster.connection import TRANSITIONS, Connection, ConnectionEvent, ConnectionState
 from edgeflock.shared.errors import SessionRefused
+from edgeflock.shared.protocol.frames import GATEWAY_LOST
 
 
 class Session:
@@ -85,3 +86,21 @@ def test_nobody_joins_who_is_there_or_is_dropped() -> None:
         ConnectionState.OFFLINE,
         ConnectionState.PAUSED_OFFLINE,
     }
+
+
+@pytest.mark.parametrize(
+    ("reason", "early"),
+    [
+        ("killed: the connection broke", 1),
+        ("timed out: nothing came for 90 s", 1),
+        ("finished: its part is done", 0),
+        ("stopped: the server closed the session", 0),
+        (f"{GATEWAY_LOST} x broke", 0),
+        (None, 0),
+    ],
+)
+def test_an_early_end_is_one_that_the_device_or_its_network_caused(reason: str | None, early: int) -> None:
+    connection = Connection()
+    connection.join(Session())
+    connection.leave(reason)
+    assert connection.early_ends == early
