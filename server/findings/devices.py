@@ -12,8 +12,8 @@ _SILENT_SECONDS = 30.0
 """Seconds of unusual silence after which a device is reported: shorter ones are a bad connection."""
 
 _CHECK_DEVICE = "look whether it has power and a network, and at its own log"
-_CHECK_GATEWAY = "look whether the gateway runs, then whether the device has power and a network"
 _REMEDIES = {
+    GATEWAY_LOST: "look whether the gateway runs, then whether the device has power and a network",
     "killed": _CHECK_DEVICE,
     "timed out": _CHECK_DEVICE,
     "error": "its own log says what failed: mend that, and start it again",
@@ -48,14 +48,11 @@ def find_gone(status: RunStatus, active: Subjects) -> Iterator[Sign]:
     if status.state != "training":
         return
     for one in status.devices:
-        if (
-            not one.present
-            and one.leave_reason is not None
-            and (kind := one.leave_reason.partition(":")[0]) in _REMEDIES
-        ):
-            if one.silent_seconds >= _SILENT_SECONDS:
-                remedy = _CHECK_GATEWAY if one.leave_reason.startswith(GATEWAY_LOST) else _REMEDIES[kind]
-                yield Sign("gone", "warning", one.name, f"it left: {one.leave_reason}", remedy)
+        reason = one.leave_reason or ""
+        kind = GATEWAY_LOST if reason.startswith(GATEWAY_LOST) else reason.partition(":")[0]
+        remedy = _REMEDIES.get(kind)
+        if remedy and not one.present and one.silent_seconds >= _SILENT_SECONDS:
+            yield Sign("gone", "warning", one.name, f"it left: {reason}", remedy)
 
 
 def find_refused(status: RunStatus, active: Subjects) -> Iterator[Sign]:

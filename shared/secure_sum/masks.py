@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.uint32]
 
-SEED_BYTES = 32
 _COUNT_BYTES = 4
 
 
