@@ -186,7 +186,7 @@ class Lossy:
         elif follow and sent.decoded is not None:
             received = sent.decoded[1].astype(np.float64)  # squares may leave float32
             remaining = error - float(received @ (2 * changes - received))
-            thresholds.adapt(counts, error, remaining, self._version - base)
+            thresholds.adapt(counts, error, remaining, self._version - base, self._version)
         elif follow:
             thresholds.rise()
         return sent

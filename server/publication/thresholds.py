@@ -10,6 +10,8 @@ So B lags (1 - s) / s steps behind, of `interval` versions each. It lags no more
 
 With few devices, steps are short and need a small share; with many, a large one. A given share bounds s.
 
+Early versions change the model most. So `lag` is at most v / 10 at version v.
+
 A device that comes rarely gets nearly all of what it lacks: it trains seldom, so it must not train an old
 model. That costs few bytes, since it comes rarely.
 """
@@ -26,6 +28,12 @@ _GAIN = 0.1
 
 _FRACTION_GAIN = 0.02
 """The fraction changes by at most a fiftieth a step: its effect takes several steps of every device."""
+
+_INTERVAL_GAIN = 0.02
+"""The weight of the last interval in the average."""
+
+_MAX_AGE = 0.1
+"""The most versions that a copy may lag, as a part of those of the model."""
 
 _MAX_FRACTION = 0.25
 """The largest fraction that is reached by adaptation."""
@@ -53,7 +61,7 @@ class Thresholds:
         self._bounds = layout.bounds
         self._share, self.lag = share, lag
         self._interval = 0.0
-        """The average number of versions between two steps of a device."""
+        """The moving average of the versions between two steps of a device, which begins at 0."""
         self._intervals = 0
         """The number of steps that it counts."""
         self._fraction = self._minimum = fraction
@@ -69,17 +77,21 @@ class Thresholds:
         self._interval, self._intervals = 0.0, 0
         self.values[:] = 0
 
-    @property
-    def target(self) -> float:
-        """The share of |theta - B|^2 that a step should remove."""
-        return min(self._share, self._interval / (self._interval + self.lag)) if self.lag else self._share
+    def target(self, version: int) -> float:
+        """The share of |theta - B|^2 that a step to `version` should remove."""
+        if not self.lag:
+            return self._share
+        interval, lag = self._average_interval, min(self.lag, max(1.0, _MAX_AGE * version))
+        return min(self._share, interval / (interval + lag))
 
     def is_rare(self, interval: int) -> bool:
         """Whether `interval` versions between two steps of a device are far more than the average."""
-        if not self.lag or self._intervals < _FEWEST:
-            return False
-        average = self._interval / (1 - (1 - _FRACTION_GAIN) ** self._intervals)  # it began at 0
-        return interval > _RARE * average
+        return bool(self.lag) and self._intervals >= _FEWEST and interval > _RARE * self._average_interval
+
+    @property
+    def _average_interval(self) -> float:
+        counted = 1 - (1 - _INTERVAL_GAIN) ** self._intervals
+        return self._interval / counted if counted else 0.0
 
     @property
     def quota(self) -> float:
@@ -109,16 +121,18 @@ class Thresholds:
 
     def follow(self, interval: int) -> None:
         """Count the `interval` of a step."""
-        self._interval += _FRACTION_GAIN * (min(interval, _MAX_INTERVAL) - self._interval)
+        self._interval += _INTERVAL_GAIN * (min(interval, _MAX_INTERVAL) - self._interval)
         self._intervals += 1
 
-    def adapt(self, counts: NDArray[np.int64], error: float, remaining: float, interval: int = 0) -> None:
-        """Adapt to a step with counts[t] entries of tensor t, `interval` versions after the one before.
+    def adapt(
+        self, counts: NDArray[np.int64], error: float, remaining: float, interval: int = 0, version: int = 0
+    ) -> None:
+        """Adapt to a step to `version` with counts[t] entries of tensor t.
 
-        It reduced |theta - B|^2 from `error` to `remaining`.
+        It is `interval` versions after the one before, and reduced |theta - B|^2 from `error` to `remaining`.
         """
         self.follow(interval)
-        target = self.target
+        target = self.target(version)
         wanted = self._fraction * self._shares
         excess = np.minimum(np.maximum((counts - wanted) / np.maximum(wanted, 1), -1), 1)
         self.values *= np.exp(_GAIN * excess).astype(np.float32)

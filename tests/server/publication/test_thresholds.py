@@ -85,17 +85,35 @@ def test_a_tensor_that_never_changes_costs_nothing() -> None:
     assert np.mean(steps(thresholds, 3000)[2000:], axis=0).sum() < 0.02 * LAYOUT.size, "should it ever again"
 
 
-@pytest.mark.parametrize(
-    ("behind", "share"), [(4, 4 / 104), (10, 10 / 110), (30, 30 / 130), (200, 0.3), (10**9, 0.3)]
-)
-def test_the_share_follows_from_how_far_a_copy_may_lag(behind: int, share: float) -> None:
-    """(1 - s) / s steps of `behind` versions each are 100 versions, unless that is more than is allowed."""
-    thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.3, 100)
+def used_to(interval: int, share: float = 0.3) -> Thresholds:
+    """Thresholds for a lag of 100 versions, after steps of this interval."""
+    thresholds = Thresholds(LAYOUT, 0.01, 0.5, share, 100)
     for _ in range(400):
-        thresholds.adapt(np.ones(3, np.int64), 1.0, 0.5, behind)
-    assert thresholds.target == pytest.approx(share, rel=0.01)
+        thresholds.adapt(np.ones(3, np.int64), 1.0, 0.5, interval, 10**6)
+    return thresholds
+
+
+@pytest.mark.parametrize(
+    ("interval", "share"), [(4, 4 / 104), (10, 10 / 110), (30, 30 / 130), (200, 0.3), (10**9, 0.3)]
+)
+def test_the_share_follows_from_how_far_a_copy_may_lag(interval: int, share: float) -> None:
+    """(1 - s) / s steps of `interval` versions each are 100 versions, unless that is more than is allowed."""
+    assert used_to(interval).target(10**6) == pytest.approx(share, rel=0.01)
+
+
+@pytest.mark.parametrize(("version", "share"), [(0, 0.3), (10, 0.3), (400, 0.2), (900, 0.1), (1000, 1 / 11)])
+def test_early_copies_lag_a_tenth_of_all_versions(version: int, share: float) -> None:
+    thresholds = used_to(10)
+    assert thresholds.target(version) == pytest.approx(share)
     thresholds.reset()
-    assert thresholds.target == 0
+    assert thresholds.target(version) == 0, "no step has been counted"
+    assert used_to(10, share=0.02).target(version) == 0.02, "never more than is allowed"
+
+
+def test_the_first_interval_is_the_average() -> None:
+    thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.3, 100)
+    thresholds.follow(10)
+    assert thresholds.target(10**6) == pytest.approx(10 / 110)
 
 
 def test_where_labels_differ_copies_may_lag_less() -> None:
@@ -112,7 +130,7 @@ def test_where_labels_differ_copies_may_lag_less() -> None:
 def test_without_a_bound_on_the_lag_the_share_is_what_is_given() -> None:
     thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.3)
     thresholds.adapt(np.ones(3, np.int64), 1.0, 0.5, 4)
-    assert thresholds.target == 0.3
+    assert thresholds.target(0) == 0.3
 
 
 @pytest.mark.parametrize(("batch", "lag"), [(1, 100), (10, 100), (32, 50), (100, 25), (1000, 25)])
