@@ -7,6 +7,7 @@ from copy import copy
 from functools import cache
 from typing import Any
 
+from torch.onnx._constants import ONNX_DEFAULT_OPSET
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from edgeflock.server.training_graph import export  # noqa: F401  imported before processes are forked
@@ -21,4 +22,4 @@ def _from_torchlib(**settings: Any) -> ONNXRegistry:
 
 
 setattr(ONNXRegistry, "from_torchlib", staticmethod(_from_torchlib))  # noqa: B010  mypy takes it for a method
-_read(opset_version=18)
+_read(opset_version=ONNX_DEFAULT_OPSET)

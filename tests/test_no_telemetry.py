@@ -77,17 +77,6 @@ def test_onnxruntime_makes_no_identifier_unless_the_owner_wants_it(
     assert not identifiers(usual)
 
 
-def test_no_process_of_a_run_makes_one(tmp_path: Path) -> None:
-    """The server, the process that exports its graph and the clients."""
-    quickstart = "edgeflock", "quickstart", "--backend", "onnx", "--clients", "1"
-    subprocess.run(
-        [sys.executable, "-m", *quickstart, "--updates", "8", "--out", str(tmp_path / "out")],
-        env=environment(tmp_path),
-        check=True,
-    )
-    assert not identifiers(tmp_path)
-
-
 def isolated() -> bool:
     try:
         return subprocess.run([*_ISOLATED, "true"], capture_output=True).returncode == 0

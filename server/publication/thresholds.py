@@ -29,6 +29,9 @@ _GAIN = 0.1
 _FRACTION_GAIN = 0.02
 """The fraction changes by at most a fiftieth a step: its effect takes several steps of every device."""
 
+_FIRST_STEPS = 50
+"""In so many first steps it changes by up to a tenth, since it begins small. Then it slows down."""
+
 _INTERVAL_GAIN = 0.02
 """The weight of the last interval in the average."""
 
@@ -138,5 +141,6 @@ class Thresholds:
         self.values *= np.exp(_GAIN * excess).astype(np.float32)
         if target and 0 < error < math.inf and math.isfinite(remaining):
             short = min(max((target - (1 - remaining / error)) / target, -1), 1)
-            fraction = self._fraction * math.exp(_FRACTION_GAIN * short)
+            gain = max(_FRACTION_GAIN, _GAIN * min(1.0, _FIRST_STEPS / self._intervals))
+            fraction = self._fraction * math.exp(gain * short)
             self._fraction = min(max(fraction, self._minimum), max(self._minimum, _MAX_FRACTION))

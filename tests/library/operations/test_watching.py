@@ -28,20 +28,20 @@ from tests.tui.server import serving
 
 async def run(*arguments: str | Path, until_line: bool = False) -> str:
     """What `edgeflock ...` prints, in a process of its own; only its first line with `until_line`."""
+    if not until_line:
+        ended = await asyncio.to_thread(edgeflock, *map(str, arguments))
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
     command = [sys.executable, "-m", "edgeflock", *map(str, arguments)]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     async with asyncio.timeout(300):
-        if until_line:
-            line = await process.stdout.readline()
-            process.terminate()
-            await process.communicate()
-            return line.decode()
-        out, errors = await process.communicate()
-    assert process.returncode == 0, errors.decode()
-    return out.decode()
+        line = await process.stdout.readline()
+    process.terminate()
+    await process.communicate()
+    return line.decode()
 
 
 async def test_status_as_json_has_what_the_screen_has(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import csv
 import json
 import re
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from edgeflock.quickstart.plan import backend_of
 from edgeflock.quickstart.run import QuickstartResult, show_result
 from edgeflock.shared.data import datasets
 from tests.library.command_line import edgeflock
+from tests.test_no_telemetry import environment, identifiers
 
 
 @pytest.mark.parametrize(
@@ -108,10 +111,19 @@ def test_what_the_clients_of_a_quickstart_train_with(backend: str, each: list[st
 
 @pytest.mark.slow
 def test_quickstart_without_torch_on_the_devices(tmp_path: Path) -> None:
-    """The server exports the step, and real client processes train with it."""
+    """The server exports the step, and real client processes train with it. None makes an identifier of this
+    machine, as onnxruntime does by itself.
+    """
     arguments = ["--clients", "2", "--updates", "900", "--select", "0.02", "--backend", "onnx"]
-    done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "edgeflock", "quickstart", "--json", *arguments],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
+    assert not identifiers(tmp_path)
     result = json.loads(done.stdout)
     assert result["updates"] == 900
     assert result["accuracy"] > 0.8

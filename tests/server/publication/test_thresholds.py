@@ -116,6 +116,20 @@ def test_the_first_interval_is_the_average() -> None:
     assert thresholds.target(10**6) == pytest.approx(10 / 110)
 
 
+def test_the_fraction_changes_fast_at_first_and_slowly_later() -> None:
+    thresholds = Thresholds(LAYOUT, 0.001, 0.5, 0.3, 100)
+
+    def grown(steps: int, remaining: float) -> float:
+        before = thresholds.quota
+        for _ in range(steps):
+            thresholds.adapt(np.ones(3, np.int64), 1.0, remaining, 10)
+        return thresholds.quota / before
+
+    assert grown(10, remaining=1.0) == pytest.approx(np.e)
+    grown(240, remaining=0.0)
+    assert grown(50, remaining=1.0) == pytest.approx(np.e)
+
+
 def test_where_labels_differ_copies_may_lag_less() -> None:
     lossy = Lossy(LAYOUT, 0, Copies(LAYOUT, None, 3, Spill(None, LAYOUT.size, 0)), DownlinkSettings(), 0, 100)
     thresholds = lossy._thresholds

@@ -321,8 +321,9 @@ def test_onnxruntime_takes_it_without_a_warning(name: str, capfd: pytest.Capture
     assert capfd.readouterr().err == ""
 
 
+@long
 def test_the_same_model_is_the_same_bytes() -> None:
-    """In another process, whose hashes are salted otherwise."""
+    """In another process, whose hashes are salted otherwise. test_served.py has a smaller model."""
     program = (
         "import hashlib, sys; from tests.server.training_graph.test_export import exported\n"
         "graphs = exported('normed')\n"

@@ -114,7 +114,7 @@ def normalised() -> object:
 
 
 def test_what_rounding_leaves_of_sums_that_cancel_passes() -> None:
-    for seed in range(2):  # refused for the second bias without that, by 1.5 and 5.9 ten thousandths
-        draws = np.random.default_rng(seed)
-        x, y = draws.standard_normal((64, 30)).astype(np.float32), draws.integers(0, 4, 64)
-        export_model(NETS + "normalised", "cross_entropy", x, y)
+    # Refused for the second bias without that, by 5.9 ten thousandths.
+    draws = np.random.default_rng(1)
+    x, y = draws.standard_normal((64, 30)).astype(np.float32), draws.integers(0, 4, 64)
+    export_model(NETS + "normalised", "cross_entropy", x, y)
