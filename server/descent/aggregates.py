@@ -15,7 +15,6 @@ Operations are in float32 and in a fixed order, so that a replay gives the same 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,12 +87,9 @@ def _dense(step: Step, size: int) -> Vector:
     return dense
 
 
-def aggregate_of(found: Any) -> Aggregate | None:
-    """Return `found` if it is callable as (steps, size), else None."""
-    return found if callable(found) else None
-
-
 AGGREGATES: Table[Aggregate | None] = Table(
-    "edgeflock.aggregates", {MEAN: None, "median": median, "trimmed": trimmed, "krum": krum}, aggregate_of
+    "edgeflock.aggregates",
+    {MEAN: None, "median": median, "trimmed": trimmed, "krum": krum},
+    lambda found: found if callable(found) else None,
 )
 """Aggregates by their name in `coordination.aggregate`. None: `Gathered` sums updates as they arrive."""

@@ -41,11 +41,6 @@ _PROBE_BYTES = 1 << 20
 """Bytes that a full disk must accept before the journal is opened again."""
 
 
-def default_place(directory: Path | None) -> str:
-    """The place of a run in a directory. Without a directory it is in memory."""
-    return _SQLITE + (":memory:" if directory is None else str(directory / FILE))
-
-
 def file_of(place: str) -> Path | None:
     """The file of a place. None: it is a database."""
     return Path(place.removeprefix(_SQLITE)) if place.startswith(_SQLITE) else None
@@ -79,7 +74,7 @@ def open_reader(place: str | Path) -> Database:
 
 
 def _wait_for_disk(folder: Path, wait: Callable[[str], None]) -> None:
-    """Return once the folder's disk takes _ROOM bytes. Until then call `wait` with the reason."""
+    """Return once the folder's disk takes _PROBE_BYTES bytes. Until then call `wait` with the reason."""
     probe = folder / ".edgeflock-room"
     while True:
         try:
@@ -186,7 +181,7 @@ def claim_run(
             if directory is not None:
                 directory.mkdir(0o700, parents=True, exist_ok=True)
                 opened.enter_context(lock(directory, setting))
-            url = config.journal.url or default_place(directory)
+            url = config.journal.url or _SQLITE + (":memory:" if directory is None else str(directory / FILE))
             path = file_of(url)
             if path is not None and directory is not None and path.parent.resolve() != directory.resolve():
                 opened.enter_context(lock(path.parent, "the folder of journal.url"))

@@ -1,6 +1,7 @@
 """The feed of a run for its watchers: frames (protocol/frames.py), made from the server's state."""
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ _BATCH = 250
 _LARGEST = 1e15
 """The largest number that is accepted in telemetry."""
 
-_CENSUS_SECONDS = 0.1
+_COUNT_SECONDS = 0.1
 """Seconds for which the sums over all devices are reused: for 10,000 devices they take milliseconds."""
 
 
@@ -56,15 +57,6 @@ class WatcherPosition:
     learning_rate: float
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
-    """Sums over the devices, and when they were taken."""
-
-    time: float
-    present: int
-    ingress: int
-
-
 class Feed:
     """Makes frames for watchers."""
 
@@ -75,7 +67,8 @@ class Feed:
         self._parts = PartRates(host, lines)
         self._evaluator = evaluator
         self._health = health
-        self._census: Census | None = None
+        self._counts = (-math.inf, 0, 0)
+        """When devices were counted, how many were present, and the bytes that all had sent."""
 
     async def next_frame(self, role: Role, position: WatcherPosition | None) -> tuple[Frame, WatcherPosition]:
         """Return (the next frame for a watcher, its new position).
@@ -113,7 +106,8 @@ class Feed:
     def overview(self) -> Overview:
         """Return the present overview of the run."""
         host, tally = self._host, self._host.hub.tally
-        version, total, census = host.published.version, host.traffic.total, self.census()
+        version, total = host.published.version, host.traffic.total
+        present, sent = self._count_devices()
         updates, ingress, egress = host.hub.rates()
         dense = dense_bytes(host, version)
         return Overview(
@@ -124,10 +118,10 @@ class Feed:
             ingress_rate=round(ingress, 1),
             egress_rate=round(egress, 1),
             dense_bytes=dense,
-            reduction=round(dense / census.ingress, 1) if census.ingress else None,
+            reduction=round(dense / sent, 1) if sent else None,
             staleness=list(tally.staleness),
             devices=len(host.registry.devices),
-            up=census.present,
+            up=present,
             cnc=tally.compressed / tally.updates if tally.updates else None,
             loss=tally.loss,
             evaluation_failed=self._evaluator.failed_at is not None,
@@ -143,13 +137,15 @@ class Feed:
             privacy=host.engine.privacy_spent,
         )
 
-    def census(self) -> Census:
-        now = time.monotonic()
-        if self._census is None or now - self._census.time > _CENSUS_SECONDS:
+    def _count_devices(self) -> tuple[int, int]:
+        """Return how many devices are present, and the bytes that all have sent, as of a moment ago."""
+        counted, present, sent = self._counts
+        if (now := time.monotonic()) - counted > _COUNT_SECONDS:
             devices = self._host.registry.devices.values()
             present = sum(device.present for device in devices)
-            self._census = Census(now, present, sum(device.connection.traffic[0] for device in devices))
-        return self._census
+            sent = sum(device.connection.traffic[0] for device in devices)
+            self._counts = now, present, sent
+        return present, sent
 
 
 def evaluations(history: Sequence[Evaluation]) -> tuple[Evaluation, ...]:

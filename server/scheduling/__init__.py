@@ -4,7 +4,6 @@ M. Mohammadi Amiri, D. Gündüz, "Computation scheduling for distributed machine
 workers", 2019.
 
     matrices     fixed orders: cyclic, staircase, random
-    speeds       predict how long a device's next task takes from its last tasks
     planning     the fewest seconds until enough distinct tasks are done, and who computes which
     assignments  one round: which device holds, computes and has done what; assigns the next task
 

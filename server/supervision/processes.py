@@ -31,6 +31,9 @@ ProcessState = Literal["starting", "running", "unavailable", "hangs", "restartin
 HANG_SECONDS = 5.0
 """Seconds without an answer after which a process hangs."""
 
+ANSWER_SECONDS = 2.0
+"""Seconds for an answer to a question about a run. The row of one that gives none has what it said last."""
+
 _PROBE_SECONDS = 0.5
 """Seconds from an answer to the next probe."""
 
@@ -123,10 +126,10 @@ class RunProcess:
         (self.file.directory / PAUSED).unlink(missing_ok=True)
         self.start()
 
-    async def refresh(self, seconds: float = 2.0) -> None:
+    async def refresh(self) -> None:
         """Ask for the run's status, and keep the last one if there is no answer."""
         with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 code, status = await ask_for_object(self.proxy.socket_path, "/v1/status")
             if code == 200:
                 self.status = status

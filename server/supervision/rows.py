@@ -6,11 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 from edgeflock.server.connections.forwarding import ForwardedOrigin
-from edgeflock.server.supervision.processes import RunProcess
+from edgeflock.server.supervision.processes import ANSWER_SECONDS, RunProcess
 from edgeflock.server.supervision.requests import ask_for_object
-
-_SECONDS = 2.0
-"""Seconds for a run's server to answer. The row of one that does not has what it said last."""
 
 _STATES = {"training": "running", "finished": "ended", "diverged": "failed"}
 """The state of a run, by what its server says."""
@@ -19,7 +16,7 @@ _STATES = {"training": "running", "finished": "ended", "diverged": "failed"}
 async def rows_for_operator(runs: Iterable[RunProcess]) -> list[dict[str, Any]]:
     """Return the rows of all runs, for a viewer or an admin of the server."""
     runs = list(runs)
-    await asyncio.gather(*(run.refresh(_SECONDS) for run in runs if not run.unavailable_reason))
+    await asyncio.gather(*(run.refresh() for run in runs if not run.unavailable_reason))
     return [row(run, run.status) for run in runs]
 
 
@@ -33,7 +30,7 @@ async def rows_for_stranger(
 
     async def ask(run: RunProcess) -> dict[str, Any] | None:
         with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 code, status = await ask_for_object(run.proxy.socket_path, "/v1/status", origin, headers)
             if code == 200:
                 return row(run, status)

@@ -158,14 +158,15 @@ class Supervisor:
         target = self.folder / ARCHIVE / name
         if target.exists():
             raise EdgeflockError(f"{target} exists already: move it away, or rename it")
-        if not run.unavailable_reason:
-            async with asyncio.timeout(_MODEL_SECONDS):
-                await save(run.proxy.socket_path, "/v1/model.safetensors?version=last", directory / MODEL)
-        if not (directory / MODEL).exists():
+        if run.unavailable_reason:
             raise EdgeflockError(
-                f"run {name} is {run.state} and has not saved its model: resume it (edgeflock run resume), "
-                "then archive it while it runs"
+                f"run {name} is {run.state}: resume it (edgeflock run resume), then archive it while it runs"
             )
+        async with asyncio.timeout(_MODEL_SECONDS):
+            path = "/v1/model.safetensors?version=last"
+            status = await save(run.proxy.socket_path, path, directory / MODEL)
+        if status != 200:
+            raise EdgeflockError(f"run {name}: its server answers {status} to GET {path}: try again")
         await run.stop()
         del self._processes[name]
         target.parent.mkdir(mode=0o700, exist_ok=True)

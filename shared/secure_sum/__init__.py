@@ -9,7 +9,7 @@ learns what.
     keys.py         agreement, encryption between devices, and signatures
     masks.py        masks as streams of integers, and vectors of integers on the wire
     quantiser.py    gradients as small integers
-    rotation.py     which entries a round sums
+    coordinates.py  which entries a round sums
     neighbours.py   which devices of a round share masks, and how many must stay
     messages.py     bytes of each step
     participant.py  the device's end

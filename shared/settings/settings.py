@@ -21,8 +21,8 @@ from edgeflock.shared.settings.presets import PRESETS
 
 PREFIX = "EDGEFLOCK_"
 
-_OUTSIDE = ("preset", "compression")
-"""Keys outside of sections; `compression` is an earlier name."""
+_OUTSIDE = "preset"
+"""The key outside of sections."""
 
 
 def check_64_bits(value: Any) -> Any:
@@ -173,7 +173,7 @@ def _from_environment(environ: Mapping[str, str]) -> _Settings:
         section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
         if not separator:
             section, key = "", section
-        if name.startswith(PREFIX) and (section or key in _OUTSIDE):
+        if name.startswith(PREFIX) and (section or key == _OUTSIDE):
             settings[section, key] = _Setting(value, name, text=True)
     return _with_preset(settings)
 
@@ -183,7 +183,7 @@ def _from_overrides(overrides: Iterable[str]) -> _Settings:
     for override in overrides:
         path, equals, value = override.partition("=")
         section, _, key = path.strip().rpartition(".")
-        if not equals or not (section or key in _OUTSIDE):
+        if not equals or not (section or key == _OUTSIDE):
             raise ConfigError(f"--set {override!r} must be section.key=value, e.g. end.updates=1000")
         settings[section, key] = _Setting(value.strip(), "--set", text=True)
     return _with_preset(settings)

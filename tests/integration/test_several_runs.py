@@ -204,6 +204,8 @@ async def test_a_run_is_paused_resumed_changed_and_archived(
         paused = (await hosting.rows())["a"]
         assert (paused["state"], paused["version"] > 0) == ("paused", True)
         assert hosting.children() == {}
+        with pytest.raises(AssertionError, match="run a is paused: resume it"):
+            await edgeflock_output("run", "archive", hosting.url, "a", *admin)
         while "takes no devices now: run a is paused by an operator" not in caplog.text:
             await asyncio.sleep(0.1)  # the device, in one line
         await edgeflock_output("run", "resume", hosting.url, "a", *admin)

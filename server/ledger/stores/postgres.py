@@ -15,7 +15,7 @@ from edgeflock.shared.errors import ConfigError, JournalDamaged
 class PostgresStore(PostgresDatabase):
     """The journal of a run, to be written while the lease lasts."""
 
-    def __init__(self, url: str, lease: Lease, *, durable: bool = True) -> None:
+    def __init__(self, url: str, lease: Lease) -> None:
         """`lease` is this process's, and is closed with the store.
 
         Raises ConfigError if the database cannot store durably, JournalDamaged, JournalTooNew.
@@ -28,7 +28,7 @@ class PostgresStore(PostgresDatabase):
             lease.close()
             raise
         try:
-            self._set_up(durable)
+            self._set_up()
             if schema_of(self):
                 self.examination = examine(self)
                 if self.examination.damage:
@@ -38,21 +38,20 @@ class PostgresStore(PostgresDatabase):
             self.close()
             raise
 
-    def _set_up(self, durable: bool) -> None:
+    def _set_up(self) -> None:
         fsync, encoding = self.row("SELECT current_setting('fsync'), current_setting('server_encoding')") or (
             "",
             "",
         )
-        if durable and fsync != "on":
+        if fsync != "on":
             raise ConfigError(f"{self.path} has fsync = {fsync}, so nothing in it is durable; set it to on")
         if encoding != "UTF8":
             raise ConfigError(
                 f"{self.path} is encoded in {encoding}; make one with: createdb -E UTF8 -T template0"
             )
-        weak = "('off', 'local')" if durable else "('on', 'local', 'remote_write', 'remote_apply')"
         self.execute(
-            f"SELECT set_config('synchronous_commit', '{'on' if durable else 'off'}', false) "
-            f"WHERE current_setting('synchronous_commit') IN {weak}"
+            "SELECT set_config('synchronous_commit', 'on', false) "
+            "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
         )
         # A statement that times out while it waits for a standby would count as committed.
         self.set_timeout("statement", 0)

@@ -32,10 +32,10 @@ async def ping(socket: PingSocket) -> None:
             await socket.ping()
 
 
-async def wait_for_silence(count_received: Callable[[], int], seconds: float = HANG_SECONDS) -> None:
-    """Return once nothing came for `seconds`. `count_received` returns the bytes received so far."""
+async def wait_for_silence(count_received: Callable[[], int]) -> None:
+    """Return once nothing came for HANG_SECONDS. `count_received` returns the bytes received so far."""
     last, silent = -1, 0
-    while silent * CHECK_SECONDS < seconds:
+    while silent * CHECK_SECONDS < HANG_SECONDS:
         await asyncio.sleep(CHECK_SECONDS)
         silent = silent + 1 if (now := count_received()) == last else 0
         last = now

@@ -28,32 +28,10 @@ def run_recurrent(function: Callable[..., Any], arguments: Sequence[Any]) -> tup
     if direction is None or _is_packed(arguments[1]):
         return None
     x, states, weights, biased, layers, dropout, training, bidirectional, batch_first = arguments
-    if len(weights) != layers * (2 if bidirectional else 1) * (4 if biased else 2):
+    directions = 2 if bidirectional else 1
+    if len(weights) != layers * directions * (4 if biased else 2):
         return None
     first = states if isinstance(states, tuple | list) else (states,)
-    return run_layers(
-        direction, x, first, weights, biased, layers, dropout * training, bidirectional, batch_first
-    )
-
-
-def _is_packed(argument: Any) -> bool:
-    """Whether the argument after the data has batch sizes, so that the sequence is packed."""
-    return isinstance(argument, Tensor) and not argument.is_floating_point()
-
-
-def run_layers(
-    direction: Direction,
-    x: Tensor,
-    first: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    biased: bool,
-    layers: int,
-    dropout: float,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, ...]:
-    """(output, last states...). `weights` has those of each layer and direction, in torch's order."""
-    directions = 2 if bidirectional else 1
     each = len(weights) // (layers * directions)
     x = x.transpose(0, 1) if batch_first else x
     last = []
@@ -68,10 +46,15 @@ def run_layers(
             outputs.append(y)
             last.append(states)
         x = torch.cat(outputs, 2) if directions > 1 else outputs[0]
-        if dropout and layer + 1 < layers:
+        if dropout and training and layer + 1 < layers:
             x = drop(x, dropout, training=True)
     y = x.transpose(0, 1) if batch_first else x
     return y, *(torch.stack(states) for states in zip(*last, strict=True))
+
+
+def _is_packed(argument: Any) -> bool:
+    """Whether the argument after the data has batch sizes, so that the sequence is packed."""
+    return isinstance(argument, Tensor) and not argument.is_floating_point()
 
 
 def _lstm(
