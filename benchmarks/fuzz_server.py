@@ -68,7 +68,7 @@ HALF_SECONDS = 0.02
 
 MODES = ("async", "rounds")
 
-_UPDATE, _RECEIPT, _REFUSAL, _MODEL, _STOP = 5, 6, 7, 4, 8
+_UPDATE, _RECEIPT, _REFUSAL = 5, 6, 7
 
 BEFORE_ADMISSION = {"bad-sequence", "sequence-ahead", "superseded"}
 """Refusals of an update that stand before its content is looked at."""

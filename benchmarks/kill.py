@@ -135,9 +135,7 @@ class Server:
     def __init__(self, directory: Path, port: int, *settings: str) -> None:
         # Forked from a process that has imported everything and runs nothing: a cycle is all run, no imports.
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(
-            ["benchmarks.audit", "edgeflock.client.transport", "edgeflock.server.app"]
-        )
+        self._context.set_forkserver_preload(PRELOADED)
         self._arguments = (str(directory), port, *settings)
         self.restart_ms: list[float] = []
 

@@ -79,7 +79,6 @@ class Seat:
         self.tab: Tab | None = None
         self.receipts = 0
         """Those that it has seen before its last death."""
-        self.ready_at = 0.0
 
     async def sit(self) -> dict[str, Any] | None:
         """Open the page and train. Returns the update that its storage had under way."""

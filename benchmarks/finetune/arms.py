@@ -3,7 +3,7 @@
 import math
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -140,6 +140,3 @@ def _summary(curve: list[dict[str, Any]]) -> dict[str, Any]:
         "mean_accuracy": float(np.mean([row["accuracy"] for row in last])),
         "curve": curve,
     }
-
-
-ARMS: dict[str, Callable[..., dict[str, Any]]] = {"fleet": fleet, "central": central}

@@ -40,13 +40,9 @@ CLOSING_SECONDS = 2.0
 """Longest time in seconds for the last messages of a device that leaves."""
 
 
-def _ignore(account: SampleAccount) -> None:
-    """Ignore the account."""
-
-
 async def run_client(
     settings: "ClientSettings",
-    on_end: Callable[[SampleAccount], None] = _ignore,
+    on_end: Callable[[SampleAccount], None] = lambda account: None,
     objects: ClientObjects = NO_OBJECTS,
 ) -> WorkerProgress:
     """Train for the run at `settings.server` until it is over, or for several, or until this is cancelled.
@@ -79,7 +75,8 @@ async def _train_for_all(
             task.cancel()
         await asyncio.wait(tasks)
     done = [task.result() for task in tasks]
-    return WorkerProgress(sum(one.updates for one in done), sum(one.samples for one in done))
+    counts = "updates", "samples", "refused", "duplicates", "stopped", "failed"
+    return WorkerProgress(**{name: sum(getattr(one, name) for one in done) for name in counts})
 
 
 def _log_end(name: str, task: "asyncio.Task[WorkerProgress]") -> None:

@@ -41,19 +41,11 @@ class Stopped(Exception):
     """A step was stopped, since its result is not needed any more."""
 
 
-def _never_stop() -> bool:
-    return False
-
-
-def _no_rest() -> None:
-    """Do not rest."""
-
-
 class Trainer:
     """Makes the updates of one run. It keeps the unsent entries between steps."""
 
     def __init__(
-        self, backend: Backend, batches: Batches, welcome: Welcome, rest: Callable[[], None] = _no_rest
+        self, backend: Backend, batches: Batches, welcome: Welcome, rest: Callable[[], None] = lambda: None
     ) -> None:
         """`rest` returns once the next batch may be computed."""
         self._rest = rest
@@ -78,7 +70,7 @@ class Trainer:
         return self._backend.layout
 
     def step(
-        self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = _never_stop
+        self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = bool
     ) -> Update:
         """Return the update `sequence` from `theta`, the model at version `base`: float32 [P + B].
 
@@ -118,7 +110,7 @@ class Trainer:
         """
         restore = None if self._personal is None else self._personal.checkpoint()
         try:
-            steps = self._descend(theta, _never_stop)
+            steps = self._descend(theta, bool)
         except TrainingFailed:
             if restore is not None:
                 restore()
@@ -131,7 +123,7 @@ class Trainer:
         """Mark entries of the last contribution as sent: they are in a sum that is in the model."""
         self._memory = mark_sent(self._memory, positions)
 
-    def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = _never_stop) -> LocalSteps:
+    def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = bool) -> LocalSteps:
         """Compute a step on the next batch from theta (float32 [P + B]), and skip non-finite gradients.
 
         Raises Diverged after too many of these, and Stopped once `stopped` returns true. Raises

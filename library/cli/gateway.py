@@ -1,7 +1,6 @@
 """`edgeflock gateway`: hold devices' connections for a server."""
 
 import gc
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -22,8 +21,6 @@ from edgeflock.cli.options import (
     token_in,
 )
 from edgeflock.cli.supervisor import supervised
-
-log = logging.getLogger(__name__)
 
 
 def gateway(

@@ -67,7 +67,7 @@ def tail_of(log: Path) -> str:
 
 
 async def wait_for_exit(clients: list[asyncio.subprocess.Process]) -> None:
-    """Wait a limited time for clients of a finished run to leave, and report how they ended."""
+    """Wait a limited time for clients of a finished run to leave."""
     leaving = [asyncio.create_task(client.wait()) for client in clients]
     _, late = await asyncio.wait(leaving, timeout=_EXIT_SECONDS)
     for one in late:

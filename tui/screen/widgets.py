@@ -61,11 +61,6 @@ class PageWidget(LineWidget, can_focus=True):
         message = f"this {item} has no device" if name is None else f"{name} is not in the run"
         self.app.notify(message, markup=False)
 
-    @property
-    def visible_rows(self) -> int:
-        """The number of visible lines of a list."""
-        return max(1, self.size.height - 1)
-
     def scroll_wheel(self, direction: int) -> None:
         """Follow the mouse wheel down (1) or up (-1)."""
 

@@ -9,7 +9,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from edgeflock.client.identity import default_path, joined_runs, run_in
+from edgeflock.client.run import process
 from edgeflock.client.run.several import choose_by_labels, settings_by_run
+from edgeflock.client.training.interfaces import WorkerProgress
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.settings.client import ClientSettings
 
@@ -35,6 +37,17 @@ def test_runs_share_what_the_device_may_use() -> None:
         "b": "http://h:1/v1/runs/b",
     }
     assert [(one.cpu, one.bandwidth, one.runs) for one in both.values()] == [("25%", "50kB/s", [])] * 2
+
+
+async def test_a_device_of_several_runs_returns_the_sums_of_its_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def train(settings: ClientSettings, *_: object) -> WorkerProgress:
+        return WorkerProgress(3, 30, refused=1, duplicates=2, stopped=4, failed=5)
+
+    monkeypatch.setattr(process, "_train", train)
+    done = await process.run_client(ClientSettings(server="http://h:1", runs=["a", "b"]))
+    assert done == WorkerProgress(6, 60, refused=2, duplicates=4, stopped=8, failed=10)
 
 
 def test_a_device_that_has_joined_one_run_needs_no_words_and_of_several_a_choice() -> None:
