@@ -390,7 +390,7 @@ keep_updates = false
 [model]
 module = "edgeflock.client.zoo:DigitsCNN"
 [coordination]
-learning_rate = 0.4
+learning_rate = 0.48
 [fleet]
 devices = 10
 evaluate_every = 150
