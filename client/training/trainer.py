@@ -70,7 +70,11 @@ class Trainer:
         return self._backend.layout
 
     def step(
-        self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = bool
+        self,
+        theta: NDArray[np.float32],
+        base: int,
+        sequence: int,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> Update:
         """Return the update `sequence` from `theta`, the model at version `base`: float32 [P + B].
 
@@ -110,7 +114,7 @@ class Trainer:
         """
         restore = None if self._personal is None else self._personal.checkpoint()
         try:
-            steps = self._descend(theta, bool)
+            steps = self._descend(theta, lambda: False)
         except TrainingFailed:
             if restore is not None:
                 restore()
@@ -123,7 +127,7 @@ class Trainer:
         """Mark entries of the last contribution as sent: they are in a sum that is in the model."""
         self._memory = mark_sent(self._memory, positions)
 
-    def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = bool) -> LocalSteps:
+    def gradient(self, theta: NDArray[np.float32], stopped: Callable[[], bool] = lambda: False) -> LocalSteps:
         """Compute a step on the next batch from theta (float32 [P + B]), and skip non-finite gradients.
 
         Raises Diverged after too many of these, and Stopped once `stopped` returns true. Raises

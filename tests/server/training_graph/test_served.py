@@ -172,6 +172,15 @@ async def test_a_shape_is_enough(loss: str, own: bool, data: str, tmp_path: Path
     assert made == [wanted.step, wanted.evaluation]
 
 
+async def test_devices_wait_until_the_graphs_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "_export", lambda *_: {"step": b"step", "evaluation": b"evaluation"})
+    store = GraphStore(ModelSettings(module="__main__:Own", data="", input=[6]), models.dense)
+    assert store.wait_end(inf) == 0.0
+    assert (await store.get("step")).octets == b"step"
+    assert 0.0 < store.wait_end(inf) < inf
+    await store.close()
+
+
 async def test_whoever_stops_waits_for_an_export_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, goes_on = threading.Event(), threading.Event()
 
