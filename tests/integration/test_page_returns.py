@@ -101,7 +101,7 @@ async def test_after_restarts_under_load_and_a_kill(tmp_path: Path) -> None:
         assert not await tab.run(LOGIN), "what was known stays"
 
     async with browsing(tmp_path / "browser") as tab, load(run, port, up):
-        for number in range(3):
+        for number in range(2):
             async with hosting(run, closed=True, port=port):
                 if not number:
                     await log_in(tab, f"http://127.0.0.1:{port}", viewer)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from random import Random
 
@@ -32,6 +33,11 @@ LEARNED = 0.6
 CLOSED = '[model]\nmodule = "edgeflock.client.zoo:DigitsLinear"\n'
 
 
+@pytest.fixture(autouse=True)
+def _devices_come_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeflock.client.transport.retrying.back_off", lambda _random: repeat(0.3))
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 8 MiB, which only root can mount."""
@@ -47,24 +53,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 async def train(hosting: Hosting, name: str, device: str) -> int:
     """How many updates a device has sent until the run was over."""
     return (await Client(hosting.address(name), data="digits:", name=device, backend="torch").run()).updates
-
-
-@pytest.mark.slow
-async def test_two_runs_learn_apart_from_each_other(tmp_path: Path) -> None:
-    async with several_runs(tmp_path / "runs", cnn=CNN, linear=LINEAR) as hosting:
-        for name in ("cnn", "linear"):
-            await hosting.until_state(name, "running")
-        updates = await asyncio.gather(
-            *(train(hosting, name, device) for name in ("cnn", "linear") for device in ("pi-1", "pi-2"))
-        )
-        assert min(updates) > 0
-        rows = {name: await hosting.until_state(name, "ended") for name in ("cnn", "linear")}
-        assert all(row["accuracy"] > LEARNED for row in rows.values())
-        assert rows["cnn"]["model"] != rows["linear"]["model"]
-        assert rows["cnn"]["version"] == sum(updates[:2])
-        assert rows["linear"]["version"] == sum(updates[2:])
-        assert {(tmp_path / "runs" / name / "journal.sqlite").exists() for name in rows} == {True}
-    assert processes(str(tmp_path)) == {}, "none is left"
 
 
 @pytest.mark.slow
@@ -96,20 +84,6 @@ async def test_a_killed_and_a_stopped_process_leave_the_other_session_unbroken(t
 
 
 @pytest.mark.slow
-async def test_no_process_is_left_once_the_server_is_killed(tmp_path: Path) -> None:
-    async with several_runs(tmp_path / "runs", a=OPEN, b=OPEN) as hosting:
-        for name in ("a", "b"):
-            await hosting.until_state(name, "running")
-        assert len(hosting.children()) == 2
-        os.kill(hosting.child("a"), signal.SIGSTOP)
-        hosting.process.kill()
-        await hosting.process.wait()
-        async with asyncio.timeout(60):
-            while hosting.children():
-                await asyncio.sleep(0.1)
-
-
-@pytest.mark.slow
 async def test_a_run_starts_once_the_process_that_has_its_folder_ends(tmp_path: Path) -> None:
     (folder := tmp_path / "runs" / "a").mkdir(parents=True)
     with open(folder / "lock", "w") as held:  # noqa: ASYNC230  # as a process that outlives a server
@@ -122,7 +96,7 @@ async def test_a_run_starts_once_the_process_that_has_its_folder_ends(tmp_path: 
 
 
 @pytest.mark.slow
-async def test_tokens_open_their_own_run_and_no_other(tmp_path: Path) -> None:
+async def test_tokens_open_their_own_run_and_no_process_outlives_a_killed_server(tmp_path: Path) -> None:
     async with several_runs(tmp_path / "runs", a=CLOSED, b=CLOSED) as hosting:
         for name in ("a", "b"):
             await hosting.until_state(name, "running")
@@ -139,29 +113,47 @@ async def test_tokens_open_their_own_run_and_no_other(tmp_path: Path) -> None:
             "its admin acts everywhere"
         )
 
+        assert len(hosting.children()) == 2
+        os.kill(hosting.child("a"), signal.SIGSTOP)
+        hosting.process.kill()
+        await hosting.process.wait()
+        async with asyncio.timeout(60):
+            while hosting.children():
+                await asyncio.sleep(0.1)
+
 
 @pytest.mark.slow
-async def test_one_run_diverges_and_the_other_learns(tmp_path: Path) -> None:
+async def test_runs_learn_apart_from_each_other_and_from_one_that_diverges(tmp_path: Path) -> None:
     wild = OPEN + (
         'recover = false\n[local]\noptimizer = "sgd"\n[coordination]\nlearning_rate = 100000\n'
         '[limits]\nparameter = 1e30\n[model]\nmodule = "edgeflock.client.zoo:DigitsCNN"\n'
     )
-    async with several_runs(tmp_path / "runs", wild=wild, tame=LINEAR) as hosting:
-        for name in ("wild", "tame"):
+    learning = "cnn", "linear"
+    async with several_runs(tmp_path / "runs", wild=wild, cnn=CNN, linear=LINEAR) as hosting:
+        for name in ("wild", *learning):
             await hosting.until_state(name, "running")
-        breaking = asyncio.create_task(train(hosting, "wild", "pi-1"))  # and then it waits for an operator
-        assert await train(hosting, "tame", "pi-2") > 0
+        breaking = asyncio.create_task(train(hosting, "wild", "pi-3"))  # and then it waits for an operator
+        updates = await asyncio.gather(
+            *(train(hosting, name, device) for name in learning for device in ("pi-1", "pi-2"))
+        )
+        assert min(updates) > 0
         row = await hosting.until_state("wild", "failed")
         assert "has diverged" in row["reason"]
         breaking.cancel()
         await asyncio.wait([breaking])
-        assert (await hosting.until_state("tame", "ended"))["accuracy"] > LEARNED
+        rows = {name: await hosting.until_state(name, "ended") for name in learning}
+        assert all(row["accuracy"] > LEARNED for row in rows.values())
+        assert rows["cnn"]["model"] != rows["linear"]["model"]
+        assert rows["cnn"]["version"] == sum(updates[:2])
+        assert rows["linear"]["version"] == sum(updates[2:])
+        assert {(tmp_path / "runs" / name / "journal.sqlite").exists() for name in rows} == {True}
         shown = await edgeflock_output(
             "run", "list", hosting.url, "--token-file", hosting.folder / "admin-token"
         )
         lines = [line.split()[:2] for line in shown.splitlines()]
-        assert lines[1:3] == [["tame", "ended"], ["wild", "failed"]]
+        assert lines[1:4] == [["cnn", "ended"], ["linear", "ended"], ["wild", "failed"]]
         assert f"wild: {row['reason']}" in shown
+    assert processes(str(tmp_path)) == {}, "none is left"
 
 
 @pytest.mark.slow
@@ -210,6 +202,8 @@ async def test_a_run_is_paused_resumed_changed_and_archived(
             await asyncio.sleep(0.1)  # the device, in one line
         await edgeflock_output("run", "resume", hosting.url, "a", *admin)
         await hosting.until("a", lambda row: (row["version"] or 0) > paused["version"])
+        training.cancel()
+        await asyncio.wait([training])
 
         (hosting.folder / "b.toml").write_text(CLOSED)
         await hosting.until_state("b", "running")
@@ -232,8 +226,6 @@ async def test_a_run_is_paused_resumed_changed_and_archived(
         assert (place / "journal.sqlite").exists()
         with pytest.raises(EdgeflockError, match="no run 'a'"):
             await hosting.client("a").request("GET", "/v1/status")
-        training.cancel()
-        await asyncio.wait([training])
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Settings pair by pair: a fleet makes twenty updates with both, or the table of combinations refuses them.
+"""Settings pair by pair: a fleet makes twelve updates with both, or the table of combinations refuses them.
 
 A run has a choice of as many settings as go together, so that few runs have all pairs.
 """
@@ -19,11 +19,11 @@ from edgeflock.shared.settings.config import parse as parse_config
 FLEET = (
     "model.module=edgeflock.client.zoo:DigitsLinear",
     "model.data=digits:",
-    "end.updates=20",
+    "end.updates=12",
     "local.batch=4",
     "fleet.devices=4",
     "fleet.samples=64",
-    "fleet.evaluate_every=20",
+    "fleet.evaluate_every=12",
     "devices.one.step_ms=10",
 )
 
@@ -108,7 +108,7 @@ def fleet(settings: Settings) -> FleetFile:
 
 
 def sharded(settings: Settings) -> Config:
-    return parse_config(overrides=("end.updates=20", "scale.shards=2", *settings), tables=CHOICES)
+    return parse_config(overrides=("end.updates=12", "scale.shards=2", *settings), tables=CHOICES)
 
 
 def accepted_pairs() -> set[frozenset[Choice]]:
@@ -144,7 +144,7 @@ def test_all_pairs_run_or_are_refused_by_the_table(tmp_path: Path) -> None:
             result = run_fleet(prepare(fleet(settings)), 0, tmp_path / str(number))
         except Exception as error:
             raise AssertionError(settings) from error
-        assert (result.ended in ("complete", "diverged"), result.updates >= 20) == (True, True), settings
+        assert (result.ended in ("complete", "diverged"), result.updates >= 12) == (True, True), settings
 
 
 def test_shards_go_with_a_choice_or_the_table_refuses() -> None:

@@ -44,7 +44,7 @@ def test_quickstart_refuses_what_cannot_work(arguments: list[str], named: str, t
 
 
 def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
-    arguments = ["--clients", "2", "--updates", "900", "--select", "0.02", "--seed", "3"]
+    arguments = ["--clients", "2", "--updates", "600", "--select", "0.02", "--seed", "3"]
     done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -53,7 +53,7 @@ def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
         *keys.split(),
         *("last_five_accuracy", "best_accuracy", "seconds", "model_path"),
     }
-    assert result["updates"] == 900
+    assert result["updates"] == 600
     assert result["clients"] == 2
     assert result["accuracy"] > 0.8
     path = (tmp_path / result["model_path"]).with_name("journal.sqlite")
@@ -63,7 +63,7 @@ def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
     assert result["accuracy"] == accuracies[-1]
     assert result["last_five_accuracy"] == pytest.approx(sum(accuracies[-5:]) / len(accuracies[-5:]))
     assert result["best_accuracy"] == max(accuracies)
-    assert result["dense_bytes"] == 900 * 4 * 38_282
+    assert result["dense_bytes"] == 600 * 4 * 38_282
     assert result["reduction"] == pytest.approx(result["dense_bytes"] / result["ingress_bytes"], abs=0.1)
     assert result["reduction"] > 100
     both = 2 * result["dense_bytes"] / (result["ingress_bytes"] + result["egress_bytes"])
@@ -114,7 +114,7 @@ def test_quickstart_without_torch_on_the_devices(tmp_path: Path) -> None:
     """The server exports the step, and real client processes train with it. None makes an identifier of this
     machine, as onnxruntime does by itself.
     """
-    arguments = ["--clients", "2", "--updates", "900", "--select", "0.02", "--backend", "onnx"]
+    arguments = ["--clients", "2", "--updates", "600", "--select", "0.02", "--backend", "onnx"]
     done = subprocess.run(
         [sys.executable, "-m", "edgeflock", "quickstart", "--json", *arguments],
         cwd=tmp_path,
@@ -125,9 +125,9 @@ def test_quickstart_without_torch_on_the_devices(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert not identifiers(tmp_path)
     result = json.loads(done.stdout)
-    assert result["updates"] == 900
+    assert result["updates"] == 600
     assert result["accuracy"] > 0.8
     (run,) = (tmp_path / "edgeflock-quickstart").iterdir()
     logs = [(run / f"device-{number}.log").read_text() for number in (1, 2)]
     told = [re.search(r"^([\d,]+) updates", log, re.MULTILINE) for log in logs]
-    assert sum(int(one[1].replace(",", "")) for one in told if one) == 900
+    assert sum(int(one[1].replace(",", "")) for one in told if one) == 600
