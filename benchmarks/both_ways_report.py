@@ -201,7 +201,7 @@ def markdown(summary: Figures) -> str:
         "first models included, up to the first evaluation that reached the accuracy; for FedAvg and FedBuff "
         "of models and changes only, without greetings and receipts, and an update is a client's message "
         "after all its gradients. Means over the seeds; a method's best setting of its grid, which is in "
-        "both-ways.json whole. A dash: not every run came so far.",
+        "both-ways.json whole. A dash: at least one seed never came so far.",
         "",
         "| method | setting | seeds | up to 97% | down | both ways | gradients | updates "
         "| both ways to 90% | gradients | both ways to 95% | gradients | best | last | last five |",

@@ -154,7 +154,8 @@ def markdown(summary: dict[str, Any]) -> str:
         "three speeds, digits, 38,282 parameters, batches of 10; asynchronous, AdaComp's weights, the "
         "averaged model and the lossy downlink for all. Up and down are bytes of messages with their frames, "
         "first models included, until the first evaluation with the accuracy; means over the seeds, of the "
-        "best setting of a grid, which selections.json has whole. A dash: not every run came so far.",
+        "best setting of a grid, which selections.json has whole. "
+        "A dash: at least one seed never came so far.",
     ]
     for accuracy in reversed(ACCURACIES):
         lines += [

@@ -99,8 +99,8 @@ def markdown(bench: Results, results: Results) -> str:
         "",
         "Accuracies are means of three evaluations: the last in that time, and those a tenth and a fifth of "
         "the run before it, as the last three of the rival's ten; of the regression they are R2 in percent. "
-        "In brackets stands how many seeds were run. *Reached* is the second of the first single evaluation "
-        "at the rival's accuracy, as a mean over seeds; later ones may be below it.",
+        "In brackets stands how many seeds were run. *Reached*: the virtual second at which one "
+        "evaluation is first as good as the rival's, as a mean over seeds; later ones may be below it.",
         "",
         "Edgeflock's model is averaged. On MNIST, and on CIFAR-10 with uneven data, no rival was run with "
         "averaging, and of 13 rivals one to seven were run at all. Most rivals have one seed. FedAvg trains "

@@ -12,8 +12,8 @@ from benchmarks.learning.shares import SLOWER
 from benchmarks.learning.tasks import TASKS, Task
 from edgeflock.shared.numbers import size, size_with_reduction
 
-HELD = 0.01
-"""How far below the best rival a cell is held."""
+LEVEL = 0.01
+"""A cell within so much of the best rival is level with it."""
 
 
 def write(results: Path, out: Path) -> None:
@@ -58,9 +58,10 @@ def _head(results: Results) -> Iterator[str]:
         "- `Sgd` and `Adam` have all data on one machine: they are the reference, and no rivals.",
         "- Bytes both ways say in brackets how many times fewer they are than a dense float32 gradient up "
         "and model down for each gradient.",
-        "- *Verdict* compares the last three with the best rival: held means not more than 1 point below.",
+        "- *Verdict* compares the last three with the best rival. Level: at most 1 point above or below.",
         f"- In `slow-label` a tenth of the devices is {SLOWER} times slower and alone holds the last two "
-        "groups; *slow's own* is the accuracy of these groups.",
+        "groups; *slow's own* is the accuracy of these groups. In `label` each device has one group, so four "
+        "devices lack six of ten.",
         "",
     )
     if failed:
@@ -148,5 +149,5 @@ def _verdict(line: Line, rival: Line | None) -> str:
     if rival is None:
         return "no rival was run"
     points = 100 * (line.mean_of_last - rival.mean_of_last)
-    word = "won" if points > 0 else "held" if points >= -100 * HELD else "**lost**"
+    word = "level" if abs(points) <= 100 * LEVEL else "won" if points > 0 else "**lost**"
     return f"{word}: {points:+.1f} to {rival.family}"

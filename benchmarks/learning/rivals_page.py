@@ -2,8 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from edgeflock.shared.numbers import size
 
 RIVALS = 8
 """A fleet has its table if so many families of rivals were run in it."""
+SPENT = 0.9
+"""A run that has spent less than this part of Edgeflock's time or bytes ended before."""
 MEASURES = ("equal gradients", "in Edgeflock's time", "with Edgeflock's bytes")
 
 
@@ -35,8 +37,8 @@ def markdown(results: Results) -> str:
         "data, on the same models, shares and batches, in emulated fleets. Edgeflock has its defaults in "
         "all. Each figure is in percent (of the regression R2), and the mean over the seeds that were run. "
         "Edgeflock's are of its averaged model. So are a rival's where that is better: its name then "
-        "has `average=8`. By each measure the best of a rival's settings counts; its name has the one that "
-        "is best by the first. Three measures:",
+        "has `average=8`. Settings were tried without averaging. Each column has the rival's best setting by "
+        "that column, and the name has its best by the first. Three measures:",
         "",
         "- *equal gradients*: all have computed as many gradients, on all devices together; the mean of the "
         "last three evaluations;",
@@ -45,8 +47,9 @@ def markdown(results: Results) -> str:
         "- *with Edgeflock's bytes*: when as much has been sent, both ways, as in Edgeflock's whole run.",
         "",
         "In time and with bytes a figure is read off a run's curve, by a straight line between evaluations; "
-        "Edgeflock's is that of its last one. A dash says that a rival's first evaluation came later. Rivals "
-        "that diverged are left out.",
+        "Edgeflock's is that of its last one. A dash says that a rival's first evaluation came later. A star "
+        "says that the rival's run had ended before, with all its gradients: with as much time or as many "
+        "bytes as Edgeflock it could have learned more. Rivals that diverged are left out.",
         "",
         "A method that waits for all devices needs more time for as many gradients. One that sends whole "
         "models needs more bytes. [The bench](learning.md) has the settings. [As long as the best "
@@ -79,19 +82,29 @@ def _lines(results: Results, task: str, n: int, data: str) -> list[Line]:
     return [line for line in lines if math.isfinite(line.mean_of_last)] if known else []
 
 
-def _values(line: Line, product: Line) -> list[float | None]:
+class Value(NamedTuple):
+    accuracy: float
+    has_ended: bool = False
+    """Whether the run ended before as much time had passed, or as many bytes were sent."""
+
+
+def _values(line: Line, product: Line) -> list[Value | None]:
     """By each measure: of the family's best setting by it."""
     if line is product:
-        return [line.mean_of_last, line.last, line.last]
-    in_time = [value_at(one.runs, lambda row: row["seconds"], product.seconds) for one in line.settings]
-    in_bytes = [
-        value_at(one.runs, lambda row: row["ingress"] + row["egress"], product.both) for one in line.settings
+        return [Value(line.mean_of_last), Value(line.last), Value(line.last)]
+    in_time = highest(line.settings, lambda row: row["seconds"], product.seconds)
+    in_bytes = highest(line.settings, lambda row: row["ingress"] + row["egress"], product.both)
+    return [Value(line.mean_of_last), in_time, in_bytes]
+
+
+def highest(settings: Iterable[Line], spent: Callable[[dict[str, Any]], float], limit: float) -> Value | None:
+    """Return the best setting's value once so much is spent; None if each begins later or has diverged."""
+    found = [
+        Value(accuracy, all(spent(run["curve"][-1]) < SPENT * limit for run in one.runs))
+        for one in settings
+        if (accuracy := value_at(one.runs, spent, limit)) is not None and math.isfinite(accuracy)
     ]
-    return [line.mean_of_last, *(_highest(values) for values in (in_time, in_bytes))]
-
-
-def _highest(values: list[float | None]) -> float | None:
-    return max((value for value in values if value is not None and math.isfinite(value)), default=None)
+    return max(found, default=None)
 
 
 def value_at(
@@ -110,10 +123,12 @@ def value_at(
     return statistics.fmean(found)
 
 
-def _ordered(lines: list[Line], measure: int) -> list[tuple[float, Line]]:
+def _ordered(lines: list[Line], measure: int) -> list[tuple[Value, Line]]:
     product = next(line for line in lines if line.family == PRODUCT)
     found = [(_values(line, product)[measure], line) for line in lines]
-    return sorted(((value, line) for value, line in found if value is not None), key=lambda one: -one[0])
+    return sorted(
+        ((value, line) for value, line in found if value is not None), key=lambda one: -one[0].accuracy
+    )
 
 
 def _best(lines: list[Line], measure: int) -> str:
@@ -121,9 +136,12 @@ def _best(lines: list[Line], measure: int) -> str:
     (first, line), *others = _ordered(lines, measure)
     if line.family != PRODUCT:
         own = next(value for value, other in others if other.family == PRODUCT)
-        return f"{line.family}, {100 * (first - own):.1f} ahead"
-    ahead = f", {100 * (first - others[0][0]):.1f} ahead of {others[0][1].family}" if others else ""
-    return f"**Edgeflock**{ahead}"
+        return f"{line.family}, {100 * (first.accuracy - own.accuracy):.1f} ahead"
+    if not others:
+        return "**Edgeflock**"
+    second, rival = others[0]
+    star = "*" if second.has_ended else ""
+    return f"**Edgeflock**, {100 * (first.accuracy - second.accuracy):.1f} ahead of {rival.family}{star}"
 
 
 def _table(lines: list[Line]) -> Iterator[str]:
@@ -131,6 +149,9 @@ def _table(lines: list[Line]) -> Iterator[str]:
     yield f"|---|--:|{'--:|' * len(MEASURES)}--:|--:|"
     product = next(line for line in lines if line.family == PRODUCT)
     for _, line in _ordered(lines, 0):
-        shown = ["-" if value is None else f"{100 * value:.1f}" for value in _values(line, product)]
+        shown = [
+            "-" if value is None else f"{100 * value.accuracy:.1f}{'*' if value.has_ended else ''}"
+            for value in _values(line, product)
+        ]
         name = "**Edgeflock**, defaults" if line is product else line.arm
         yield f"| {name} | {line.seeds} | {' | '.join(shown)} | {line.seconds:,.0f} | {size(line.both)} |"

@@ -107,7 +107,7 @@ class DeviceClass(Section):
             raise ValueError(f"batch_min = {self.batch_min} is above batch_max = {self.batch_max}")
         return self
 
-    shares: bool = Field(False, description="let samples go to others that share, if [injection] is on")
+    shares: bool = Field(False, description="share samples with others that share, if [injection] is on")
     crash: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0, description="probability, after each push, of stopping for ever"
     )
@@ -155,6 +155,11 @@ def parse(
         raise ConfigError(
             f"{source}: scale.shards = {file.scale.shards}: the model of an emulated fleet is in one "
             "process; leave it out"
+        )
+    if file.injection.alpha and not any(kind.shares for kind in file.classes.values()):
+        raise ConfigError(
+            f"{source}: injection.alpha = {file.injection.alpha:g}: no device shares samples; set "
+            f"devices.{next(iter(file.classes))}.shares = true, or leave injection out"
         )
     if len(set(file.fleet.seeds)) < len(file.fleet.seeds):
         raise ConfigError(f"{source}: fleet.seeds = {list(file.fleet.seeds)}: each may be there once")

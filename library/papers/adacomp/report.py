@@ -179,8 +179,8 @@ def _figure_3(measured: list[Measured], summary: dict[str, Any]) -> list[str]:
         )
     lines += [
         "",
-        'A dash: not every run came so far. The record is `preset = "low-bandwidth"` with one step an update '
-        "and the exact downlink.",
+        'A dash: at least one seed never came so far. The record is `preset = "low-bandwidth"` with one step '
+        "an update and the exact downlink.",
         "",
         f"{CELLS} for as many updates. The ratios above are to what dense ASGD took, in updates of its own.",
         "",

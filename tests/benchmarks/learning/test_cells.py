@@ -267,7 +267,7 @@ def rows(text: str, start: str) -> Iterator[str]:
 def test_the_report_says_held_lost_and_not_run() -> None:
     text = markdown(results())
     product = list(rows(text, "| product | 2 |"))
-    assert "held: -0.5 to FedAvg" in product[0]
+    assert "level: -0.5 to FedAvg" in product[0]
     assert "| 89.5 | 89.5 |" in product[0]
     assert "1.0 kB (100x)" in product[0]
     assert "**lost**: -5.0 to FedBuff" in product[1]

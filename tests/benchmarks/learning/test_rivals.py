@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.learning import rivals_page
 from benchmarks.learning.arms import CENTRAL, GRIDS, parsed
+from benchmarks.learning.lines import Line
 from benchmarks.learning.rivals.asynchronous import FedAsync, FedBuff, HeavyBall
 from benchmarks.learning.rivals.averaging import FedAvg
 from benchmarks.learning.rivals.central import SyncSgd
@@ -318,3 +319,10 @@ def test_rivals_are_compared_where_the_product_ends() -> None:
     assert at(9.0) is None
     assert at(15.0) == pytest.approx(0.5)
     assert at(99.0) == pytest.approx(0.7)
+
+    def best(limit: float) -> rivals_page.Value | None:
+        line = Line("FedAvg", "FedAvg", 2, 0.7, 0.7, None, None, 20.0, 1.0, 1.0, 1.0, runs)
+        return rivals_page.highest([line], lambda row: float(row["seconds"]), limit)
+
+    assert best(9.0) is None
+    assert [(found := best(limit)) and found.has_ended for limit in (21.0, 23.0)] == [False, True]

@@ -25,6 +25,7 @@ FLEET = (
     "fleet.samples=64",
     "fleet.evaluate_every=12",
     "devices.one.step_ms=10",
+    "devices.one.shares=true",
 )
 
 Settings = tuple[str, ...]

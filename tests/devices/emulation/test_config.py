@@ -146,6 +146,10 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
         CLASS + "timing = 'normal'\n",
         ["line 5", "devices.pi.timing = 'normal'", "'lognormal' or 'exponential'"],
     ),
+    "samples that nobody shares": (
+        CLASS + "[injection]\nalpha = 0.5\nbeta = 0.5\n",
+        ["injection.alpha = 0.5", "devices.pi.shares = true"],
+    ),
     "more classes than devices": (
         CLASS + "[devices.jet]\nstep_ms = 5\n[fleet]\ndevices = 1\n",
         ["fleet.devices = 1", "2 classes"],
