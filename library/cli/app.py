@@ -29,6 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},  # subcommands take after it
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    suggest_commands=False,  # click does
     help="Train one model on many small machines.",
     epilog="Exit codes: 0 done, 1 failed, 2 a setting is wrong, 3 the server refused this device, "
     "130 interrupted.",

@@ -32,10 +32,8 @@ def show(options: TopOptions) -> None:
         if stream is None or not stream.isatty()
     ]
     if missing:
-        raise ConfigError(
-            f"top needs a terminal, and {' and '.join(missing)} is none; "
-            "`edgeflock status --watch` prints a run without one"
-        )
+        remedy = "" if options.replay else "; `edgeflock status --watch` prints a run without one"
+        raise ConfigError(f"top needs a terminal, and there is none on {' and '.join(missing)}{remedy}")
     from edgeflock.tui.screen import Top, preferences
 
     recorder = Recorder.create(options.record) if options.record is not None else None

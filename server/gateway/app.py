@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import aiohttp
@@ -18,7 +19,7 @@ from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.gateway.admission import GatewayAdmission
 from edgeflock.server.gateway.leaders import ClientCertificate, Leaders, read_body
 from edgeflock.server.gateway.upstream import Upstream
-from edgeflock.server.http.bodies import add_etag, octets_response, problem, send_part
+from edgeflock.server.http.bodies import add_etag, octets_response, problem, send_file
 from edgeflock.server.identity import Certificate, demand, peer_certificate, pin_of_file, server_tls
 from edgeflock.server.sessions import Session, SessionContext
 from edgeflock.shared.errors import ConfigError, Forbidden, Refused, Unavailable
@@ -273,7 +274,9 @@ class Gateway:
         sync = self.upstream.sync
         if sync is None or not sync.first:
             return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
-        response = await send_part(request, sync.first, hashlib.sha256(sync.first).hexdigest())
+        response = await send_file(
+            request, BytesIO(sync.first), hashlib.sha256(sync.first).hexdigest(), len(sync.first)
+        )
         for device in self.upstream.devices:
             if device.name == request.query.get("device"):
                 device.connection.earlier_traffic.egress += response.content_length or 0
@@ -289,7 +292,7 @@ class Gateway:
         status, headers, octets = await upstream.run_while_led(found)
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
-        return await send_part(request, octets, base.digest.hex())
+        return await send_file(request, BytesIO(octets), base.digest.hex(), len(octets))
 
     async def _graph(self, request: web.Request) -> web.StreamResponse:
         """Return a training graph, which is requested from the leader once."""

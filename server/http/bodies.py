@@ -1,9 +1,10 @@
-"""The bodies of requests and answers: JSON objects, refusals, logins, files, and parts of bytes."""
+"""The bodies of requests and answers: JSON objects, refusals, logins, and files."""
 
+import asyncio
 import json
 from contextlib import suppress
 from io import BytesIO
-from typing import Any
+from typing import Any, BinaryIO
 
 from aiohttp import web
 
@@ -133,19 +134,25 @@ def resolve_range(
     return start, stop, 206
 
 
-async def send_part(request: web.Request, octets: bytes, digest: str) -> web.StreamResponse:
-    """Send bytes of this digest, or the range that is asked for, in chunks: a slow reader takes no copy.
+async def send_file(request: web.Request, file: BinaryIO, digest: str, size: int) -> web.StreamResponse:
+    """Send a file of this digest and size, or the range that is asked for, in chunks.
 
-    Raises as `resolve_range` does.
+    Raises as `resolve_range` does, and EOFError if the file is shorter.
     """
     headers = {"Content-Type": "application/octet-stream"}
-    start, stop, status = resolve_range(request, digest, len(octets), headers)
+    start, stop, status = resolve_range(request, digest, size, headers)
     response = web.StreamResponse(status=status, headers=headers)
     response.content_length = stop - start
     await response.prepare(request)
-    if request.method != "HEAD":
-        with suppress(ConnectionError), memoryview(octets) as whole:  # it will ask for the rest
-            for first in range(start, stop, CHUNK_BYTES):
-                await response.write(bytes(whole[first : min(first + CHUNK_BYTES, stop)]))
-            await response.write_eof()
+    if request.method == "HEAD":
+        return response
+    await asyncio.to_thread(file.seek, start)
+    with suppress(ConnectionError):  # it will ask for the rest
+        while start < stop:
+            octets = await asyncio.to_thread(file.read, min(CHUNK_BYTES, stop - start))
+            if not octets:
+                raise EOFError(f"a file of {size} bytes ends at byte {start} now")
+            await response.write(octets)
+            start += len(octets)
+        await response.write_eof()
     return response

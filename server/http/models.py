@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from edgeflock.server.connections import Meter
 from edgeflock.server.http.bodies import (
-    CHUNK_BYTES,
     add_etag,
     octets_response,
     problem,
     refusal,
     resolve_range,
+    send_file,
 )
 from edgeflock.server.http.callers import caller_of
 from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, MODEL_FILE, WRITER
@@ -96,24 +96,8 @@ async def _send_file(
     request: web.Request, path: Path, digest: bytes, size: int, *, is_base: bool = False
 ) -> web.StreamResponse:
     """Send a file in chunks. ETag, If-None-Match and Range are honoured."""
-    headers = {"Content-Type": "application/octet-stream"}
-    start, stop, status = resolve_range(request, digest.hex(), size, headers)
-    response = web.StreamResponse(status=status, headers=headers)
-    response.content_length = stop - start
     with _count_traffic(request, is_base=is_base), await asyncio.to_thread(open, path, "rb") as file:
-        await response.prepare(request)
-        if request.method == "HEAD":
-            return response
-        await asyncio.to_thread(file.seek, start)
-        with suppress(ConnectionError):  # it will ask for the rest
-            while start < stop:
-                octets = await asyncio.to_thread(file.read, min(CHUNK_BYTES, stop - start))
-                if not octets:
-                    raise EOFError(f"{path} ends at byte {start}, which it did not when the server began")
-                await response.write(octets)
-                start += len(octets)
-            await response.write_eof()
-    return response
+        return await send_file(request, file, digest.hex(), size)
 
 
 @contextmanager

@@ -75,7 +75,12 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
     path.write_bytes(safetensors.numpy.save({"w": THETA}))
     with pytest.raises(ConfigError, match=r"has no description of its model: take a file that an Edgeflock"):
         safetensors_file.load(path)
+    path.write_bytes(b"none")
     with pytest.raises(ConfigError, match="cannot be read"):
+        safetensors_file.load(path)
+    with pytest.raises(
+        ConfigError, match=r"nothing\.safetensors: no such file; a run that was evaluated has"
+    ):
         safetensors_file.load(tmp_path / "nothing.safetensors")
 
 
