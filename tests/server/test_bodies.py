@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import tracemalloc
+from io import BytesIO
 
 import aiohttp
 import pytest
@@ -10,7 +11,7 @@ from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits, Traffic
 from edgeflock.server.connections.listening import listen_on
-from edgeflock.server.http.bodies import send_part
+from edgeflock.server.http.bodies import send_file
 from edgeflock.shared.settings.limits import LimitSettings
 
 WHOLE = bytes(range(256)) * (1 << 17)
@@ -22,7 +23,7 @@ async def test_parts_for_readers_that_do_not_read_are_not_copied() -> None:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         sending.release()
-        return await send_part(request, WHOLE, digest)
+        return await send_file(request, BytesIO(WHOLE), digest, len(WHOLE))
 
     app = web.Application()
     app.router.add_get("/base", answer)
