@@ -92,6 +92,8 @@ def prepared_of(task: Task, arm: Arm, data: Data, shares: Shares, seed: int, sco
 def fleet_file(task: Task, arm: Arm, devices: int, slow: int, crash: float = 0.0) -> FleetFile:
     """The settings of a cell's fleet, with the probability of a crash after each update, of one gradient."""
     kind: dict[str, object] = {"step_ms": STEP_MS, "timing": "exponential", "crash": crash}
+    if "injection.alpha" in arm.settings:
+        kind["shares"] = True
     classes: dict[str, object] = {"fast": {**kind, "share": devices - slow}}
     if slow:
         classes["slow"] = {**kind, "step_ms": SLOWER * STEP_MS, "share": slow}

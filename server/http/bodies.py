@@ -151,7 +151,7 @@ async def send_file(request: web.Request, file: BinaryIO, digest: str, size: int
         while start < stop:
             octets = await asyncio.to_thread(file.read, min(CHUNK_BYTES, stop - start))
             if not octets:
-                raise EOFError(f"a file of {size} bytes ends at byte {start} now")
+                raise EOFError(f"{request.path}: its file of {size} bytes ends at byte {start} now")
             await response.write(octets)
             start += len(octets)
         await response.write_eof()
