@@ -325,5 +325,5 @@ def test_rivals_are_compared_where_the_product_ends() -> None:
         return rivals_page.highest([line], lambda row: float(row["seconds"]), limit)
 
     assert best(9.0) is None
-    assert best(21.0) == (pytest.approx(0.7), False)
-    assert best(23.0) == (pytest.approx(0.7), True)
+    assert best(21.0) == rivals_page.Value(pytest.approx(0.7), False)
+    assert best(23.0) == rivals_page.Value(pytest.approx(0.7), True)
