@@ -45,7 +45,8 @@ class Uri:
             f"{name}={'...' if _SECRET.fullmatch(name) else value}" for name, value in self.options.items()
         )
         place = re.sub(r"^//[^/]*@", "//", self.place)
-        return f"{self.scheme}:{place}{'?' if options else ''}{options}"
+        colon = ":" if self.place or self.options else ""  # a path alone has none
+        return f"{self.scheme}{colon}{place}{'?' if options else ''}{options}"
 
     def error(self, reason: str) -> ConfigError:
         return ConfigError(f"data {str(self)!r}: {reason}")

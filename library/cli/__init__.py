@@ -6,4 +6,22 @@ rest when its command runs. `edgeflock --help` reads all files, and a device's c
 the server. A new command is a function here and its name in app.py.
 """
 
-from edgeflock.cli.app import main
+import sys
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as of shells."""
+
+
+def main() -> None:
+    """Run the command of sys.argv. Ends the process. An error is a line on stderr and an exit code."""
+    try:
+        from edgeflock.cli.app import run_command  # for most of a second
+
+        run_command()
+    except KeyboardInterrupt:
+        pass
+    except SystemExit as ended:
+        if ended.code != INTERRUPTED:  # typer's code for Ctrl-C, too
+            raise
+    print("edgeflock: interrupted", file=sys.stderr)
+    sys.exit(INTERRUPTED)

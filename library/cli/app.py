@@ -20,8 +20,8 @@ from edgeflock.cli.run import run
 from edgeflock.cli.server import server
 from edgeflock.shared.errors import ConfigError, EdgeflockError, InUse, Refused
 
-FAILED, USAGE, REFUSED, INTERRUPTED = 1, 2, 3, 130
-"""Exit codes: failure; invalid settings; the server refused this device; interruption."""
+FAILED, USAGE, REFUSED = 1, 2, 3
+"""Exit codes: failure; invalid settings; the server refused this device."""
 
 app = typer.Typer(
     cls=Group,
@@ -36,8 +36,8 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
-    """Run the command of sys.argv. Ends the process. An error is a line on stderr and an exit code."""
+def run_command() -> None:
+    """Run the command of sys.argv. Ends the process, if it is not interrupted."""
     try:
         app()
     except InUse as error:
@@ -48,8 +48,6 @@ def main() -> None:
         _fail(f"{error.code}: {error}", REFUSED)
     except EdgeflockError as error:
         _fail(str(error), FAILED)
-    except KeyboardInterrupt:
-        _fail("interrupted", INTERRUPTED)
 
 
 def _fail(message: str, code: int) -> NoReturn:

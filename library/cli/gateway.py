@@ -83,6 +83,7 @@ def gateway(
                 print(f"Gateway {one.name} on {url}, for {upstream}", file=sys.stderr)
             async with supervised(lambda: one.status):
                 await one.serve_until(stop)
+        print("stopped by a signal; devices go to another gateway, or to the server", file=sys.stderr)
 
     gc.freeze()
     asyncio.run(until_stopped())

@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import sys
+import tomllib
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -94,6 +95,7 @@ def server(
         """Lead, or wait to lead. Wait again if another server leads, or if the journal is lost."""
         stop, waiting = asyncio.Event(), Standby(waits=standby)
         leading: list[Server] = []
+        led = ""
 
         def on_signal() -> None:
             stop.set()
@@ -129,9 +131,10 @@ def server(
                             announce(server)
                             await server.serve(stop)
                         finally:
+                            led = f"run {server.run} at version {server.version}"
                             leading.clear()
                 except StandbyStopped:
-                    return
+                    break
                 except EdgeflockError as error:
                     if stop.is_set() or not waiting.waits or not is_transient(error):
                         raise
@@ -141,6 +144,7 @@ def server(
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_PAUSE):
                             await stop.wait()
+        print(f"stopped by a signal{led and f': {led}; the same command goes on with it'}", file=sys.stderr)
 
     with require("server", "the server needs"):
         from edgeflock.api.opening import enter_in_thread
@@ -183,6 +187,14 @@ def _host_folder(folder: Path, overrides: list[str], arguments: tuple[str, ...],
 
     file = folder / f"{OWN}.toml"
     settings = load_settings(file if file.is_file() else None, overrides)
+    sections = {one.partition(".")[0] for one in overrides}
+    if file.is_file():
+        sections |= tomllib.loads(file.read_text("utf-8")).keys()
+    if of_runs := sections - {"server", "limits"}:
+        raise ConfigError(
+            f"{file.name} and --set have only [server] and [limits] here, for all runs: write "
+            f"[{min(of_runs)}] into the file of each run"
+        )
 
     def show(name: str, line: str) -> None:
         print(f'{{"run": "{name}", {line[1:]}' if line.startswith("{") else f"{name} | {line}", flush=True)
@@ -206,5 +218,6 @@ def _host_folder(folder: Path, overrides: list[str], arguments: tuple[str, ...],
                 token = folder / ADMIN_TOKEN
                 print(f"To watch and act: edgeflock status {supervisor.url} --token-file {token}", flush=True)
             await stop.wait()
+        print("stopped by a signal; the same command goes on with these runs", file=sys.stderr)
 
     asyncio.run(until_stopped())

@@ -66,8 +66,8 @@ class ProjectCheck:
     graph: int
     """Bytes of the graph that devices without torch get."""
     export_seconds: float
-    update: int
-    """Bytes of an update on the wire."""
+    update: str
+    """How long it is on the wire."""
     selects: bool
     """Whether updates are of the largest part of the gradient."""
     reach: float
@@ -86,8 +86,7 @@ class ProjectCheck:
         yield f"data    {self.held_out:,} samples to evaluate on{trained}{named if self.labels else ''}"
         yield f"step    {self.trial} and {size(self.memory)}, without torch"
         yield f"export  {size(self.graph)} in {self.export_seconds:.1f} s, the same gradients as torch's"
-        dense = 4 * self.parameters
-        yield f"update  {self.update:,} bytes; dense it would be {dense:,}"
+        yield f"update  {self.update}"
         if self.rate is not None:
             yield f"rate    {self.rate}"
         yield from (f"advice  {line}" for line in self.advice())
@@ -177,7 +176,12 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
         memory=memory,
         graph=len(graph),
         export_seconds=export_seconds,
-        update=len(wire.encode(update)),
+        update=(
+            "is masked, for a secure sum: longer than one that is sent alone"
+            if config.coordination.traits.private
+            else f"{len(wire.encode(update)):,} bytes, the first of a device; dense it would be "
+            f"{4 * flat.layout.parameters.size:,}"
+        ),
         selects=terms.select < 1,
         reach=_input_magnitude(x, len(y)),
         notes=(*filter(None, [note]), *filter(None, ["" if targets is None else target_advice(targets)])),

@@ -96,7 +96,8 @@ def _claim(job: Job) -> Iterator[None]:
     settings = json.dumps(job.settings(), indent=1, sort_keys=True)
     try:
         job.directory.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_text() != settings and any(job.directory.glob("seed-*")):
+        has_runs = any(one.stat().st_size for one in job.directory.glob("seed-*"))  # a refused one is empty
+        if has_runs and path.exists() and path.read_text() != settings:
             raise ConfigError(
                 f"{job.directory} holds runs with other settings; remove it or choose another with --out"
             )

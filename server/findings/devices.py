@@ -21,6 +21,9 @@ _REMEDIES = {
 }
 """The kinds of end, of frames.LEFT, that an owner may not know of -> the remedy."""
 
+_REVOKED = "refused: unauthorized"
+"""Of a session that was once admitted: an operator has revoked its credential."""
+
 _REFUSED_BEGIN, _REFUSED_END, _MIN_REFUSED = 0.3, 0.1, 5
 """Refused parts of a device's updates, and their least number: a restart costs a device one or two."""
 
@@ -51,7 +54,7 @@ def find_gone(status: RunStatus, active: Subjects) -> Iterator[Sign]:
         reason = one.leave_reason or ""
         kind = GATEWAY_LOST if reason.startswith(GATEWAY_LOST) else reason.partition(":")[0]
         remedy = _REMEDIES.get(kind)
-        if remedy and not one.present and one.silent_seconds >= _SILENT_SECONDS:
+        if remedy and reason != _REVOKED and not one.present and one.silent_seconds >= _SILENT_SECONDS:
             yield Sign("gone", "warning", one.name, f"it left: {reason}", remedy)
 
 

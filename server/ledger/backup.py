@@ -57,6 +57,8 @@ def back_up(directory: Path, file: Path) -> BackupReport:
     Raises ConfigError if there is no run, or if `file` exists already or cannot be written. Raises
     JournalDamaged if the journal is damaged.
     """
+    if not directory.exists():
+        raise ConfigError(f"{directory}: there is no such folder; name that of the run (server.directory)")
     if not (directory / FILE).is_file():
         raise ConfigError(
             f"{directory} holds no run: it has no {FILE}; back up a run in a database (journal.url) with "

@@ -88,7 +88,7 @@ class RunHealth:
         self._diagnosis = diagnose(await self._run_status(), self._diagnosis)
         new = find_changes(previous, self.findings)
         for finding in new.ended:
-            self._note("over", finding, finding.kind)
+            self._note("over", finding, f"{finding.kind} has ended")
         for finding in new.began:
             self._note("finding", finding, f"{finding.kind}: {finding.text}; {finding.remedy}")
             self._on_finding(finding)

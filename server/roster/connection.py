@@ -117,7 +117,7 @@ class Connection:
     has_updated: bool = True
     """Whether an update of it was accepted since it last asked for the model."""
     awaits_turn: bool = False
-    """Whether it asked for the model, and waits for its turn."""
+    """Whether it asked for the model or for a secure sum, and waits for its turn or for other devices."""
     secret: bytes = b""
     """The secret that the device was last given. A session that shows it may replace the line."""
 

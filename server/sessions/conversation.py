@@ -38,6 +38,7 @@ from edgeflock.shared.protocol.messages import (
     Telemetry,
     Update,
 )
+from edgeflock.shared.secure_sum.messages import SumStep
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Refused)
@@ -195,8 +196,10 @@ class Conversation:
         device, sums = self._device, self._host.sums
         if sums is None:
             raise UnexpectedRecord("this run has no secure sums: send updates")
+        connection = device.connection
+        connection.awaits_turn = message.step == SumStep.KEYS  # until the sum has enough devices
         try:
-            answer = await self._wait(sums.take(device.id, device.connection.last_seen, message))
+            answer = await self._wait(sums.take(device.id, connection.last_seen, message))
         except RunComplete as complete:
             return await self._port.send(Stop(str(complete)))
         except SessionRefused:
@@ -204,8 +207,11 @@ class Conversation:
         except Refused as refusal:
             self._events.note_refusal(device, refusal, update=True)
             return await self._port.send(Refusal(refusal.code, str(refusal), None, refusal.seconds))
+        finally:
+            connection.awaits_turn = False
+            connection.mark_active()  # its silence counts from now
         if answer.applied is not None:
-            device.connection.has_updated = True
+            connection.has_updated = True
             update, accepted = answer.applied
             count_outcome(self._events, device, update, accepted)
         await self._port.send(answer.record)

@@ -73,7 +73,7 @@ class RunProcess:
     file_error: str = ""
     """Why the process does not have the settings that the file has now; empty: it has them."""
     config: Config | None = None
-    """The settings it was last started with."""
+    """The settings with which it was last started or paused."""
     status: dict[str, Any] = field(default_factory=dict)
     """The last status that its server has answered with."""
     on_running: Callable[["RunProcess"], None] = lambda run: None
@@ -93,6 +93,8 @@ class RunProcess:
 
     def start(self) -> None:
         """Start the process and keep it running, unless an operator has paused the run."""
+        with suppress(ConfigError):  # which the process will say, too
+            self.config = self.file.settings()
         marker = self.file.directory / PAUSED
         if marker.exists():
             with suppress(OSError, ValueError, AttributeError, TypeError):

@@ -25,10 +25,14 @@ async def rows_for_stranger(
 ) -> list[dict[str, Any]]:
     """Return the rows of the runs that know the caller, as far as the role there allows.
 
-    The runs' servers decide by `headers`: the caller's Authorization and Host.
+    The runs' servers decide by `headers`: the caller's Authorization and Host. An open run is also listed
+    while its server does not run, so that a device which its labels lead there waits for it.
     """
 
     async def ask(run: RunProcess) -> dict[str, Any] | None:
+        if run.unavailable_reason:
+            is_open = run.config is not None and run.config.server.open
+            return row(run, {}) | {"reason": ""} if is_open else None
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
                 code, status = await ask_for_object(run.proxy.socket_path, "/v1/status", origin, headers)
@@ -38,7 +42,7 @@ async def rows_for_stranger(
                 return row(run, {})
         return None
 
-    found = await asyncio.gather(*(ask(run) for run in runs if not run.unavailable_reason))
+    found = await asyncio.gather(*map(ask, runs))
     return [one for one in found if one is not None]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,11 +53,28 @@ class RunFile:
 
 def run_files(folder: Path) -> dict[str, RunFile]:
     """Return the runs of a folder by name. A NAME.toml counts before a NAME/server.toml. Raises OSError."""
-    os.scandir(folder).close()  # glob finds nothing where the folder is gone for a while, or unreadable
     found = {}
-    for path in [*folder.glob("*/server.toml"), *folder.glob("*.toml")]:
-        name = path.stem if path.parent == folder else path.parent.name
-        if NAME.fullmatch(name) and name not in _RESERVED and path.is_file():
+    for name, path in _named(folder):
+        if _may_name(name):
             facts = path.stat()
             found[name] = RunFile(name, path, folder / name, (facts.st_mtime_ns, facts.st_size))
     return found
+
+
+def misnamed_files(folder: Path) -> set[Path]:
+    """Return the settings files whose name is no run's, hidden ones left out. Raises OSError."""
+    found = {path for name, path in _named(folder) if not _may_name(name) and name != OWN}
+    found |= {path for path in folder.iterdir() if path.suffix != ".toml" and path.suffix.lower() == ".toml"}
+    return {path for path in found if not path.name.startswith(".") and path.parent != folder / ARCHIVE}
+
+
+def _named(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield (name, path) of each settings file. Raises OSError."""
+    os.scandir(folder).close()  # glob finds nothing where the folder is gone for a while, or unreadable
+    for path in [*folder.glob("*/server.toml"), *folder.glob("*.toml")]:
+        if path.is_file():
+            yield path.stem if path.parent == folder else path.parent.name, path
+
+
+def _may_name(name: str) -> bool:
+    return NAME.fullmatch(name) is not None and name not in _RESERVED

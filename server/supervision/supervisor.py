@@ -23,7 +23,7 @@ from edgeflock.server.supervision.accounts import Accounts
 from edgeflock.server.supervision.app import OwnRoutes
 from edgeflock.server.supervision.processes import RunProcess, socket_of
 from edgeflock.server.supervision.requests import save
-from edgeflock.server.supervision.run_files import ARCHIVE, RunFile, run_files
+from edgeflock.server.supervision.run_files import ARCHIVE, OWN, RunFile, misnamed_files, run_files
 from edgeflock.server.supervision.switch import PREFIX, Destination, Switch
 from edgeflock.server.web import Origins, assets
 from edgeflock.shared.errors import ConfigError, EdgeflockError
@@ -65,6 +65,8 @@ class Supervisor:
         self.folder, self.config, self.url = folder.resolve(), config, ""
         self._arguments, self._log_is_private, self._show = arguments, log_is_private, show
         self._processes: dict[str, RunProcess] = {}
+        self._misnamed: set[Path] = set()
+        """Files that were warned of."""
         self._limits = ConnectionLimits(config.limits)
         self._forwarded: set[Switch] = set()
         self._tls: ssl.SSLContext | None = None
@@ -159,9 +161,8 @@ class Supervisor:
         if target.exists():
             raise EdgeflockError(f"{target} exists already: move it away, or rename it")
         if run.unavailable_reason:
-            raise EdgeflockError(
-                f"run {name} is {run.state}: resume it (edgeflock run resume), then archive it while it runs"
-            )
+            first = "resume it (edgeflock run resume)" if run.state in ("paused", "failed") else "wait"
+            raise EdgeflockError(f"run {name} is {run.state}: {first}, and archive it once it runs")
         async with asyncio.timeout(_MODEL_SECONDS):
             path = "/v1/model.safetensors?version=last"
             status = await save(run.proxy.socket_path, path, directory / MODEL)
@@ -197,6 +198,13 @@ class Supervisor:
         """Start new runs, restart those whose file has changed, and end those whose file is gone."""
         async with self._changing:
             found = run_files(self.folder)
+            for path in misnamed_files(self.folder) - self._misnamed:
+                self._misnamed.add(path)
+                log.warning(
+                    "%s is not served: the name of a run has letters, digits, ., _ and -, is not %s or %s, "
+                    "and its file ends in .toml",
+                    *(path, ARCHIVE, OWN),
+                )
             for name, run in list(self._processes.items()):
                 file = found.get(name)
                 if file is None:

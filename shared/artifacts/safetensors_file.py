@@ -46,7 +46,10 @@ def load(path: Path) -> SavedModel:
     """Read a model. Raises ConfigError if the file is damaged, or has no description."""
     name = str(path)
     if not path.exists():
-        raise ConfigError(f"{name}: no such file; a run that was evaluated has best.safetensors")
+        raise ConfigError(
+            f"{name}: no such file; a run that was evaluated has best.safetensors in its "
+            "folder, such as edgeflock-run"
+        )
     try:
         with safetensors.safe_open(name, "np") as file:
             info = ModelInfo.read(file.metadata() or {}, name)

@@ -81,11 +81,14 @@ def read(uri: str, split: str) -> Raw:
         raise ConfigError(f"data {uri!r} is an environment in which devices act; name stored data instead")
     if reader is None:
         if not is_own(uri) or find_spec(scheme.partition(".")[0]) is None:
-            missing = f"; there is no module {scheme!r} here" if is_own(uri) else ""
+            missing = (
+                f"there is no module {scheme!r} in the folders of PYTHONPATH or among the installed packages "
+                "(in the module's folder, put PYTHONPATH=. before the command); "
+            )
             schemes = ", ".join(f"{name}:" for name in READERS)
             raise ConfigError(
-                f"data {uri!r}: known are {schemes} and package.module:function, and for a client streams: "
-                f"{STREAMS}{missing or suggestion(uri)}"
+                f"data {uri!r}: {missing if is_own(uri) else ''}known are {schemes} and "
+                f"package.module:function, and for a client streams: {STREAMS}{suggestion(uri)}"
             )
         raw = read_own(f"{scheme}:{path}", split, options)
     else:

@@ -77,7 +77,9 @@ def tls_for(
     if scheme == "https":
         return pinned_context(pin) if pin else True
     if pin:
-        raise ConfigError(f"the token belongs to a server with TLS: write https://{host}, not http://{host}")
+        raise ConfigError(
+            "the token belongs to a server with TLS: write https:// in its address, not http://"
+        )
     if not insecure and not is_loopback(host):
         raise ConfigError(
             f"http://{host} is not encrypted; use https://, or allow plain HTTP with --insecure "

@@ -73,7 +73,9 @@ async def test_a_finding_is_told_everywhere_and_is_over_once(tmp_path: Path) -> 
         assert kinds(hosted) == ["hot", "throttled", "clock"], "it may be hot again in a moment"
         await check_later(hosted, 61.0)
         assert kinds(hosted) == ["unevaluated"]
-        assert sorted(events(hosted, "over")) == ["pi: clock", "pi: hot", "pi: throttled"]
+        assert sorted(events(hosted, "over")) == [
+            f"pi: {kind} has ended" for kind in ("clock", "hot", "throttled")
+        ]
         assert 'edgeflock_finding{device="pi"' not in (await viewer.get("/metrics"))[1]
 
 

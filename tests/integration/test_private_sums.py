@@ -519,6 +519,10 @@ async def test_the_server_says_that_it_waits_for_more_devices(tmp_path: Path) ->
             ):
                 await asyncio.sleep(0.01)
         assert hosted.engine.published.version == 0
+        for device in hosted.registry.devices.values():
+            device.connection.last_heard -= 100
+        await hosted.health.check()
+        assert not [finding for finding in hosted.health.findings if finding.kind == "silent"]
         for task in working:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)

@@ -18,7 +18,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         *("edgeflock.client.run", "edgeflock.devices.emulation", "edgeflock.server.app"),
-        *("edgeflock.cli", "edgeflock.shared.model.torch_module", "tests.exporting"),
+        *("edgeflock.cli.app", "edgeflock.shared.model.torch_module", "tests.exporting"),
     ]
 )
 

@@ -49,7 +49,10 @@ def create_module(path: str, make: Make | None = None) -> nn.Module:
         factory = make or getattr(importlib.import_module(name), attribute)
         module = factory() if make is not None else factory(**call.arguments)
     except ModuleNotFoundError as error:
-        hint = "modules are searched in the folder of the settings and among the installed packages"
+        hint = (
+            "modules are searched in the folder of the settings file or of the model, in that of the "
+            "command, and among the installed packages"
+        )
         raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}; {hint}") from error
     except Exception as error:  # user modules may raise anything
         raise ConfigError(f"model.module {path!r}: {type(error).__name__}: {error}") from error

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.cli.app import main
+from edgeflock.cli import main
 from tests.library.command_line import edgeflock
 from tests.server.pushes import Watched, tampered
 

@@ -4,8 +4,10 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
+from functools import partial
 from importlib import metadata
 
 import pytest
@@ -28,6 +30,26 @@ def test_h_is_help(command: tuple[str, ...]) -> None:
     short, long = edgeflock(*command, "-h"), edgeflock(*command, "--help")
     assert (short.returncode, short.stdout) == (0, long.stdout)
     assert "Usage: edgeflock" in short.stdout
+
+
+def test_an_interrupted_command_says_so() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "edgeflock",
+        "client",
+        "--server",
+        "http://127.0.0.1:1",
+        "--data",
+        "digits:",
+    ]
+    by_default = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # not ignored, as in a background job
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=by_default) as process:
+        assert process.stderr is not None
+        assert "nothing listens at" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read().splitlines()[-1] == "edgeflock: interrupted"
+    assert process.returncode == 130
 
 
 def test_a_shell_completes_commands() -> None:

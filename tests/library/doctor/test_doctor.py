@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeflock.cli.app import main
+from edgeflock.cli import main
 from edgeflock.client.identity import save_identity
 from edgeflock.doctor import CheckResult
 from edgeflock.doctor.report import HIDDEN, harmless_settings, read_audit, scrub, service_log, split_log

@@ -81,6 +81,16 @@ def test_other_settings_do_not_mix_with_what_is_there(setting: str, tmp_path: Pa
     assert len(sweep([first])) == 1
 
 
+def test_a_refused_run_does_not_block_its_folder(tmp_path: Path) -> None:
+    wrong, right = (
+        job(tmp_path, "fleet.devices=2", "model.personal=nowhere"),
+        job(tmp_path, "fleet.devices=2"),
+    )
+    with pytest.raises(ConfigError, match=r"nowhere"):
+        sweep([wrong])
+    assert len(sweep([right])) == 1
+
+
 def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     """In another process; what waits behind it is not begun."""
     broken = job(tmp_path / "broken", "model.module=tests.devices.emulation.fleets:Missing")

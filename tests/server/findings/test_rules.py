@@ -86,6 +86,11 @@ def test_of_a_device_that_left_with_its_gateway_the_gateway_is_looked_at_first()
     assert one.remedy.startswith("look whether the gateway runs")
 
 
+def test_a_device_that_an_operator_revoked_is_not_looked_for() -> None:
+    revoked = replace(PI, present=False, silent_seconds=40.0, leave_reason="refused: unauthorized")
+    assert not findings(of(revoked))
+
+
 def test_a_full_disk_is_no_buffer_that_is_too_small() -> None:
     (one,) = findings(of(replace(PI, unwritten_samples=7, total_drops=9)))
     assert (one.kind, one.text) == (

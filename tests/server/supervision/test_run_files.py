@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.supervision.run_files import run_files
+from edgeflock.server.supervision.run_files import misnamed_files, run_files
 from edgeflock.shared.errors import ConfigError
 
 
@@ -20,6 +20,7 @@ def test_files_and_folders_are_runs_and_the_servers_own_are_not(tmp_path: Path) 
         "c": Path("c/server.toml"),
     }
     assert found["a"].directory == tmp_path / "a"
+    assert {path.name for path in misnamed_files(tmp_path)} == {"archive.toml", "x y.toml"}
     before = found["a"]
     (tmp_path / "a.toml").write_text("[server]\n")
     assert run_files(tmp_path)["a"] != before, "it has changed"

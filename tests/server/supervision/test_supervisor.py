@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from edgeflock.client.run.several import choose_by_labels
 from edgeflock.server.supervision import supervisor
+from edgeflock.server.supervision.processes import PAUSED
 from edgeflock.server.supervision.run_files import RunFile, run_files
 from edgeflock.server.supervision.supervisor import Supervisor
 from edgeflock.shared.errors import ConfigError, EdgeflockError
+from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.shared.settings.config import parse
 
 
@@ -39,6 +42,23 @@ async def test_the_folder_is_followed_after_any_failure(
         await until(lambda: not runs.all_runs())
     assert "OSError: out of disk" in caplog.text
     assert "out of luck" not in caplog.text, "one line a minute"
+
+
+async def test_a_device_finds_an_open_run_that_does_not_run_yet(tmp_path: Path) -> None:
+    for name, section in (
+        ("a", "open = true\nlabels = ['site=north']"),
+        ("b", "open = false"),
+        ("c", "port = 1"),
+    ):
+        (tmp_path / f"{name}.toml").write_text(f"[server]\n{section}")
+        (tmp_path / name).mkdir()
+        (tmp_path / name / PAUSED).write_text("{}")
+    runs = Supervisor(tmp_path, parse("[server]\nport = 0"))
+    async with runs.serving():
+        settings = ClientSettings(server=runs.url, labels=["site=north"])
+        assert (await choose_by_labels(settings)).server.endswith("/v1/runs/a")
+        with pytest.raises(ConfigError, match=r"none of them fits .*: a \(site=north\); name one"):
+            await choose_by_labels(ClientSettings(server=runs.url))
 
 
 async def test_a_folder_that_takes_no_tokens_is_an_error_of_a_line(tmp_path: Path) -> None:
