@@ -98,13 +98,11 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
             + (f" of {spent.limit:,}" if spent.limit else "")
         )
     if (cohort := status["cohort"]) is not None:
-        fewest = coordination["quorum"] * coordination["groups"]
-        if coordination["mode"] == "private" and cohort["members"] < fewest:
-            console.print(f"{cohort['members']:,} devices are here, and a secure sum has {fewest:,} at least")
+        fewest, members = coordination["quorum"] * coordination["groups"], cohort["members"]
+        if coordination["mode"] == "private" and members < fewest:
+            console.print(f"{members:,} devices are here, and a secure sum has {fewest:,} at least")
         else:
-            console.print(
-                f"{cohort['members']:,} devices take part in this round, {cohort['waiting']:,} wait"
-            )
+            console.print(f"{members:,} devices take part now, {cohort['waiting']:,} wait for their turn")
     if evaluation:
         accuracy = evaluation["accuracy"]
         shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"

@@ -99,7 +99,8 @@ class ProjectCheck:
         if self.reach > LARGE:
             yield (
                 f"inputs usually reach {self.reach:.3g} from 0, and models train best on about 1: scale them "
-                "in the data (tables are, without scale=none)"
+                "in the data; a table is scaled, so a column has another unit than in the held-out data, or "
+                "there is scale=none"
             )
         if self.parameters < SMALL and self.selects:
             yield (

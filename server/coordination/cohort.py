@@ -1,4 +1,4 @@
-"""The cohort of a round: few of the present devices take part in each round, which saves bytes.
+"""The cohort: few of the present devices take part in a round, or train at a time, which saves bytes.
 
 FedAvg draws a new cohort each round (H. B. McMahan et al., AISTATS 2017, algorithm 1). Here a device takes
 part in several rounds in a row. A device needs few bytes to follow a model that it had a round ago, and many
@@ -12,7 +12,10 @@ from collections.abc import Iterable, Set
 
 
 class Cohort:
-    """Tracks which devices take part in the open round, and which wait. A new device waits."""
+    """Tracks which devices take part, and which wait. A new device waits.
+
+    In asynchronous mode an update of a device is a round of its own.
+    """
 
     def __init__(self, size: int, turns: int) -> None:
         """`size` devices take part at a time, each for `turns` rounds."""
@@ -69,9 +72,9 @@ class Cohort:
         self.shorten_turns()
         self._seated = set(self._rounds_left)
 
-    def shorten_turns(self) -> None:
-        """Shorten each participant's turn by a round, and seat waiting devices."""
-        for device in list(self._rounds_left):
+    def shorten_turns(self, devices: Iterable[int] | None = None) -> None:
+        """Shorten the turns of `devices` (None: of all participants) by a round, and seat waiting devices."""
+        for device in list(self._rounds_left if devices is None else self._rounds_left.keys() & devices):
             self._rounds_left[device] -= 1
             if not self._rounds_left[device]:
                 del self._rounds_left[device]

@@ -111,9 +111,12 @@ STREAMS = "mqtt:, mqtts:, kafka:, kafkas:, http:, https:, dir:, stdin:, python:,
 
 def suggestion(path: str) -> str:
     """The URI for a plain path, as the end of a message; empty if `path` does not look like one."""
-    suffix = PurePath(path).suffix.lower()
+    place, _, options = path.partition("?")
+    suffix = PurePath(place).suffix.lower()
+    if suffix in (".csv", ".parquet") and options:
+        return f"; a table is {suffix[1:]}:{path}"
     if suffix in (".csv", ".parquet"):
-        return f"; a table is {suffix[1:]}:{path}?label=COLUMN, where COLUMN is what to predict"
+        return f"; a table is {suffix[1:]}:{place}?label=COLUMN, where COLUMN is what to predict"
     return f"; an archive of arrays is npz:{path}" if suffix == ".npz" else ""
 
 

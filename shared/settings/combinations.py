@@ -64,7 +64,7 @@ def _refusals(mode: str, *others: tuple[str, str]) -> tuple[Row, ...]:
 
 _ELASTIC, _NOT_ELASTIC = _modes(lambda mode: mode.elastic), _modes(lambda mode: not mode.elastic)
 _BUFFERS = _modes(lambda mode: mode.buffers)
-_COHORT, _TASKS = _modes(lambda mode: mode.cohort), _modes(lambda mode: mode.tasks)
+_LIMITED, _TASKS = _modes(lambda mode: mode.cohort or mode.limits), _modes(lambda mode: mode.tasks)
 _NOT_TASKS = _modes(lambda mode: not mode.tasks)
 _BY_DEVICE = _modes(lambda mode: mode.rounds and not mode.tasks)
 _ROUNDS, _NOT_ROUNDS = _modes(lambda mode: mode.rounds), _modes(lambda mode: not mode.rounds)
@@ -86,11 +86,11 @@ ROWS: tuple[Row, ...] = (
     Row("coordination.learning_rate", _NOT_ELASTIC, "scales gradients; here devices use local.rate"),
     Row("coordination.base_batch", _NOT_ELASTIC, "weighs updates; here coordination.moving_rate does"),
     Row("coordination.quorum", _BY_DEVICE, "is the number of devices whose updates end a round"),
-    Row("coordination.deadline", _ROUNDS, "is the time limit of a round"),
+    Row("coordination.deadline", (*_ROUNDS, "coordination.cohort"), "is the time limit of a round or turn"),
     Row("coordination.aggregate", _ROUNDS, "compares the updates of a round"),
-    Row("coordination.cohort", _COHORT, "is the number of devices that take part in a round"),
+    Row("coordination.cohort", _LIMITED, "is the number of devices that take part at a time"),
     Row("coordination.mode=cohort", ("coordination.cohort",), "has so many devices in a round"),
-    Row("coordination.cohort_rounds", _COHORT, "is how long a device stays in a cohort"),
+    Row("coordination.cohort_rounds", ("coordination.cohort",), "is how long a device stays in a cohort"),
     Row("coordination.mode=private", ("coordination.rule=none",), "sums updates of one version"),
     Row("coordination.mode=private", ("coordination.cohort",), "has so many devices in a round"),
     Row("coordination.threshold", _SUMMED, "is how many devices must stay in a secure sum"),
@@ -118,6 +118,7 @@ ROWS: tuple[Row, ...] = (
     Row("coordination.distinct", _TASKS, "is the number of tasks that end a round"),
     Row("coordination.gate", _NOT_ROUNDS, "limits how far devices are ahead, and in rounds no device is"),
     Row("coordination.bound", ("coordination.gate",), "is the limit of a gate"),
+    Row("coordination.gate", ("coordination.cohort=0",), "would wait for devices that wait for their turn"),
     *(Row(f"optimizer.{key}", _NOT_ELASTIC, _STEP) for key in OptimizerSettings.model_fields),
     Row("optimizer.beta1", ("optimizer.kind=momentum|nesterov|adam|adamw",), "is a momentum"),
     Row("optimizer.beta2", ("optimizer.kind=adam|adamw",), "is the decay of a mean of squares"),

@@ -52,7 +52,7 @@ class Config(Section):
     @property
     def takes_turns(self) -> bool:
         """Whether devices wait for their turn: a cohort's, or that of their privacy budget."""
-        return self.coordination.traits.cohort or self.privacy.mode != "none"
+        return self.coordination.cohort > 0 or self.privacy.mode != "none"
 
     @model_validator(mode="before")
     @classmethod

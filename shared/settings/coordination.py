@@ -42,13 +42,14 @@ class CoordinationSettings(Section):
     """for rounds and cohort: number of updates that end a round; 0: one of each device that takes part; for
     private: fewest devices of a sum; not set: 3"""
     cohort: Annotated[int, Field(ge=0, le=65536)] = 0
-    """for cohort and private: number of devices of a round, while the others wait for their turn; not set:
-    20, for private 100"""
+    """for async: number of devices that train at a time, while the others wait for their turn; 0: all; for
+    cohort and private: those of a round; not set: 20, for private 100"""
     cohort_rounds: Annotated[int, Field(ge=1)] = 5
-    """for cohort and private: rounds in a row that a device takes part in before it waits again"""
+    """with a cohort: rounds in a row, in async updates, that a device takes part in before it waits again"""
     deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0
     """for rounds, cohort and tasks: seconds after its first update when a round ends in any case; for
-    private: seconds that each step of a round waits for devices"""
+    private: seconds that each step of a round waits for devices; for async with a cohort: seconds without an
+    update after which a device's turn ends"""
     threshold: Annotated[float, Field(ge=0.5, lt=1)] = 2 / 3
     """for private: more than this part of a device's neighbours in a round must stay; 2/3 holds against a
     server that lies, 0.5 against one that follows the protocol"""

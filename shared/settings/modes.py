@@ -14,6 +14,8 @@ class Mode:
     """The updates of one version wait for the end of their round and apply together."""
     cohort: bool = False
     """Some devices take part in a round; the others wait for their turn."""
+    limits: bool = False
+    """coordination.cohort may limit how many devices train at a time."""
     tasks: bool = False
     """The server tells a device which data shard to compute next."""
     buffers: bool = False
@@ -38,7 +40,7 @@ class Mode:
 DEFAULT = "async"
 
 MODES: Mapping[str, Mode] = {
-    "async": Mode(adafactor=True),
+    "async": Mode(adafactor=True, limits=True),
     "buffer": Mode(buffers=True, defaults={"rule": "sqrt"}),  # as in FedBuff
     "rounds": Mode(rounds=True),
     "cohort": Mode(rounds=True, cohort=True, defaults={"cohort": 20}),

@@ -60,8 +60,12 @@ async def begun(hosted: Hosted, a: Link, b: Link) -> asyncio.Task[Model]:
     return waiting
 
 
-async def test_who_waits_for_its_turn_gets_the_model_when_it_has_come(hosts: Hosts, tmp_path: Path) -> None:
-    async with hosts(tmp_path, *COHORTS, "coordination.cohort_rounds=2") as hosted:
+@pytest.mark.parametrize("mode", ["cohort", "async"])
+async def test_who_waits_for_its_turn_gets_the_model_when_it_has_come(
+    hosts: Hosts, mode: str, tmp_path: Path
+) -> None:
+    settings = f"coordination.mode={mode}", "coordination.cohort_rounds=2"
+    async with hosts(tmp_path, *COHORTS, *settings) as hosted:
         async with link(hosted.port, "a", "") as a, link(hosted.port, "b", "") as b:
             await a.join()
             assert (await a.pull(None)).version == 0
@@ -173,7 +177,7 @@ async def test_who_waits_is_shown_so_and_is_not_idle(hosts: Hosts, tmp_path: Pat
                 assert known["cohort"] == {"members": 1, "waiting": 1}
                 shown = StringIO()
                 print_status(Console(file=shown, width=120), known)
-                assert "1 devices take part in this round, 1 wait" in shown.getvalue()
+                assert "1 devices take part now, 1 wait for their turn" in shown.getvalue()
                 assert re.search(r" waiting +0 ", shown.getvalue())
             await push(a, 0, 1)
             await waiting

@@ -27,8 +27,19 @@ def test_a_round_has_an_update_of_each_member_and_all_have_their_turn(tmp_path: 
     assert abs(slow.updates - 20) <= 3  # two of six devices; some are in the middle of their turn
 
 
-def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
-    ran = run(fleet("coordination.cohort=1", "coordination.cohort_rounds=50", "end.updates=20"), tmp_path)
+def test_without_rounds_an_update_is_stale_by_those_of_the_others_with_a_seat(tmp_path: Path) -> None:
+    ran = run(fleet("coordination.mode=async", OF_TWO, "coordination.cohort_rounds=3"), tmp_path)
+    assert ran.result.ended == "complete"
+    quick, slow = (ran.result.classes[name] for name in ("quick", "slow"))
+    assert quick.updates + slow.updates == 60
+    assert min(quick.updates, slow.updates) >= 15  # of two devices in turn, of which one is slow
+    assert (quick.staleness + slow.staleness) / 60 < 3  # six devices that never wait come to five
+
+
+@pytest.mark.parametrize("mode", ["cohort", "async"])
+def test_who_waits_is_sent_nothing(mode: str, tmp_path: Path) -> None:
+    settings = f"coordination.mode={mode}", "coordination.cohort=1", "coordination.cohort_rounds=50"
+    ran = run(fleet(*settings, "end.updates=20"), tmp_path)
     quick, slow = (ran.result.classes[name] for name in ("quick", "slow"))
     assert (quick.updates, slow.updates) == (20, 0)
     welcomes = ran.server.traffic.sent[Welcome] / 3  # of two of six devices
@@ -40,7 +51,7 @@ def test_who_waits_is_sent_nothing(tmp_path: Path) -> None:
     [
         (
             ["coordination.mode=rounds"],
-            "it is the number of devices that take part in a round; set coordination.mode = 'cohort'",
+            "is the number of devices that take part at a time; set coordination.mode = 'async' or 'cohort'",
         ),
         (["coordination.tasks=3"], "a device computes in a round; set coordination.mode = 'tasks'"),
         (["coordination.cohort=0"], "it has so many devices in a round; set coordination.cohort"),

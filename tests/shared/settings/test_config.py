@@ -171,7 +171,7 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
         ("[model]\n[run]\n", ["fleet.toml line 2: unknown section [run]; sections are server, "]),
         (
             'preset = "cohort"\n[coordination]\nmode = "tasks"\n',
-            ["set coordination.mode = 'cohort' or 'private', or leave the preset out"],
+            ["set coordination.mode = 'async' or 'cohort' or 'private', or leave the preset out"],
         ),
         ("[rum]\nseed = 5\n", ["line 2", "unknown key rum.seed = 5", "did you mean model.seed?"]),
         (

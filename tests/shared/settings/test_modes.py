@@ -36,7 +36,7 @@ def test_rounds_of_an_earlier_file_are_told_their_mode(name: str) -> None:
     assert str(caught.value).startswith(
         f"edgeflock.toml line 3: coordination.{name} = 20: it is the number of"
     )
-    modes = {"cohort": "'cohort' or 'private'", "tasks": "'tasks'"}[name]
+    modes = {"cohort": "'async' or 'cohort' or 'private'", "tasks": "'tasks'"}[name]
     assert f"set coordination.mode = {modes}, or leave coordination.{name} out" in str(caught.value)
 
 
