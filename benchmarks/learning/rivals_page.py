@@ -37,8 +37,9 @@ def markdown(results: Results) -> str:
         "data, on the same models, shares and batches, in emulated fleets. Edgeflock has its defaults in "
         "all. Each figure is in percent (of the regression R2), and the mean over the seeds that were run. "
         "Edgeflock's are of its averaged model. So are a rival's where that is better: its name then "
-        "has `average=8`. Settings were tried without averaging. Each column has the rival's best setting by "
-        "that column, and the name has its best by the first. Three measures:",
+        "has `average=8`. Settings were tried without averaging, but for some with `cohort=1`: there one "
+        "device trains at a time, and the others wait, which takes ten times as long. Each column has the "
+        "rival's best setting by that column, and the name has its best by the first. Three measures:",
         "",
         "- *equal gradients*: all have computed as many gradients, on all devices together; the mean of the "
         "last three evaluations;",

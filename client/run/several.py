@@ -81,14 +81,13 @@ def _address_of(settings: "ClientSettings", name: str) -> dict[str, str]:
 async def choose_by_labels(settings: "ClientSettings") -> "ClientSettings":
     """Return the settings for the one run of the server that is for a device of these labels.
 
-    A run without labels is for every device if no other is open. Raises ConfigError if none or several fit.
+    A run without labels is for every device if no other is open. Runs that are paused or have failed count
+    only if no other fits. Raises ConfigError if none or several fit.
     """
     server = urls_of(settings.server)[0]
     labels = set(settings.labels)
-    rows = await _runs_at(server, insecure=settings.insecure)
-    found = [name for name, of_run in rows.items() if of_run and of_run <= labels]
-    if len(rows) == 1 and not any(rows.values()):
-        found = list(rows)
+    active, rows = await _runs_at(server, insecure=settings.insecure)
+    found = _fitting(active, labels) or _fitting(rows, labels)
     if len(found) != 1:
         texts = (f"{name} ({' '.join(sorted(of_run)) or 'no labels'})" for name, of_run in rows.items())
         shown = ", ".join(texts)
@@ -102,8 +101,17 @@ async def choose_by_labels(settings: "ClientSettings") -> "ClientSettings":
     return settings.model_copy(update=_place_of(settings, found[0]))
 
 
-async def _runs_at(server: URL, *, insecure: bool) -> dict[str, set[str]]:
-    """Return the labels of each run at a server that is open to this device. Raises EdgeflockError."""
+def _fitting(rows: dict[str, set[str]], labels: set[str]) -> list[str]:
+    if len(rows) == 1 and not any(rows.values()):
+        return list(rows)
+    return [name for name, of_run in rows.items() if of_run and of_run <= labels]
+
+
+async def _runs_at(server: URL, *, insecure: bool) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Return the labels of each run at a server that is open to this device. Raises EdgeflockError.
+
+    First those of the runs that are neither paused nor have failed, then those of all.
+    """
     tls = tls_for(server.scheme, server.host or "", b"", insecure=insecure)
     try:
         async with (
@@ -115,10 +123,13 @@ async def _runs_at(server: URL, *, insecure: bool) -> dict[str, set[str]]:
                 raise ServerAtFault(f"{server} lists more runs than fit in {_LONGEST_LIST} bytes")
             except asyncio.IncompleteReadError as whole:
                 document: Any = json.loads(whole.partial)
-        rows = {str(row["name"]): {str(label) for label in row["labels"]} for row in document["runs"]}
+        rows = {
+            str(row["name"]): {printable(str(label)) for label in row["labels"]} for row in document["runs"]
+        }
+        idle = {str(row["name"]) for row in document["runs"] if row.get("state") in ("paused", "failed")}
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise EdgeflockError(f"no list of runs: {failure_reason(str(server), error)}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ServerAtFault(f"{server} lists its runs in a form that is not known") from error
-    shown = {name: {printable(label) for label in labels} for name, labels in rows.items()}
-    return {name: labels for name, labels in shown.items() if _NAME.fullmatch(name)}
+    named = {name: labels for name, labels in rows.items() if _NAME.fullmatch(name)}
+    return {name: labels for name, labels in named.items() if name not in idle}, named

@@ -140,6 +140,8 @@ class EmulatedServer:
         if self.engine.tasks is not None:
             self.engine.tasks.set_shards(device, shards)
         self.engine.add_device(device)
+        if self.engine.turns is not None:
+            self._commit([])  # its turn may begin, and end
         self._wake_waiting()
         if shares:
             self.relay.join(device)

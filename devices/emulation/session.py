@@ -108,6 +108,9 @@ class EmulatedSession:
     async def wait_for_turn(self, device: Device) -> None:
         await self._server.wait_for_turn(device.id)
 
+    def mark_waiting(self, device: Device, *, waits: bool) -> None:
+        """Do nothing: no monitor watches."""
+
     def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
         """Do nothing: updates carry all telemetry."""
 

@@ -131,8 +131,8 @@ def server(
                             announce(server)
                             await server.serve(stop)
                         finally:
-                            led = f"run {server.run} at version {server.version}"
                             leading.clear()
+                    led = f": run {server.run} at version {server.version}"
                 except StandbyStopped:
                     break
                 except EdgeflockError as error:
@@ -144,7 +144,9 @@ def server(
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_PAUSE):
                             await stop.wait()
-        print(f"stopped by a signal{led and f': {led}; the same command goes on with it'}", file=sys.stderr)
+        if proxy is None:  # else an operator may have paused or archived it
+            goes_on = led and "; the same command goes on with it"
+            print(f"stopped by a signal{led}{goes_on}", file=sys.stderr)
 
     with require("server", "the server needs"):
         from edgeflock.api.opening import enter_in_thread

@@ -96,7 +96,7 @@ def _claim(job: Job) -> Iterator[None]:
     settings = json.dumps(job.settings(), indent=1, sort_keys=True)
     try:
         job.directory.mkdir(parents=True, exist_ok=True)
-        has_runs = any(one.stat().st_size for one in job.directory.glob("seed-*"))  # a refused one is empty
+        has_runs = any(one.is_dir() or one.stat().st_size for one in job.directory.glob("seed-*"))
         if has_runs and path.exists() and path.read_text() != settings:
             raise ConfigError(
                 f"{job.directory} holds runs with other settings; remove it or choose another with --out"

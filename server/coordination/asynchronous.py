@@ -60,6 +60,7 @@ class Asynchronous:
     def remove_device(self, device: int) -> None:
         if self.turns is not None:
             self.turns.remove_device(device)
+            self._last_updates.pop(device, None)
 
     def discard(self) -> list[Push]:
         return []

@@ -88,6 +88,9 @@ class GatewayAdmission:
     async def wait_for_turn(self, device: Device) -> None:
         await self._ask(gateway.Ready(self.ticket, None, True), gateway.Done)
 
+    def mark_waiting(self, device: Device, *, waits: bool) -> None:
+        """Do nothing: the leader knows."""
+
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         self._send_record = send
         return self if self._in_tasks else None

@@ -71,6 +71,9 @@ class DeviceEvents(Protocol):
         Raises Refused if its turn will not come.
         """
 
+    def mark_waiting(self, device: Device, *, waits: bool) -> None:
+        """Note that the device waits for others, or does so no longer."""
+
     def count_update(self, device: Device, update: Update, staleness: int) -> None:
         """Count an accepted update, unless it was counted before."""
 
@@ -196,10 +199,10 @@ class Conversation:
         device, sums = self._device, self._host.sums
         if sums is None:
             raise UnexpectedRecord("this run has no secure sums: send updates")
-        connection = device.connection
-        connection.awaits_turn = message.step == SumStep.KEYS  # until the sum has enough devices
+        if message.step == SumStep.KEYS:  # until the sum has enough devices
+            self._events.mark_waiting(device, waits=True)
         try:
-            answer = await self._wait(sums.take(device.id, connection.last_seen, message))
+            answer = await self._wait(sums.take(device.id, device.connection.last_seen, message))
         except RunComplete as complete:
             return await self._port.send(Stop(str(complete)))
         except SessionRefused:
@@ -208,10 +211,9 @@ class Conversation:
             self._events.note_refusal(device, refusal, update=True)
             return await self._port.send(Refusal(refusal.code, str(refusal), None, refusal.seconds))
         finally:
-            connection.awaits_turn = False
-            connection.mark_active()  # its silence counts from now
+            self._events.mark_waiting(device, waits=False)
         if answer.applied is not None:
-            connection.has_updated = True
+            device.connection.has_updated = True
             update, accepted = answer.applied
             count_outcome(self._events, device, update, accepted)
         await self._port.send(answer.record)

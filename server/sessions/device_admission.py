@@ -132,15 +132,17 @@ class ServerAdmission:
         self.host.hub.note("joined", device, f"at version {version:,}{by}")
 
     async def wait_for_turn(self, device: Device) -> None:
-        connection = device.connection
-        connection.awaits_turn = True
-        self.host.hub.mark_changed(device)
+        self.mark_waiting(device, waits=True)
         try:
             await self.writer.wait_for_turn(device.id)
         finally:
-            connection.awaits_turn = False
-            connection.mark_active()  # its silence counts from now: it could send nothing before
-            self.host.hub.mark_changed(device)
+            self.mark_waiting(device, waits=False)
+
+    def mark_waiting(self, device: Device, *, waits: bool) -> None:
+        device.connection.awaits_turn = waits
+        if not waits:
+            device.connection.mark_active()  # its silence counts from now: it could send nothing before
+        self.host.hub.mark_changed(device)
 
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         in_tasks = self.host.engine.tasks is not None

@@ -20,7 +20,8 @@ from edgeflock.server.supervision.requests import ask
 from edgeflock.server.supervision.rows import rows_for_operator, rows_for_stranger
 from edgeflock.server.web import HEADERS, Asset, Origins, edition
 from edgeflock.shared.errors import EdgeflockError
-from edgeflock.shared.identity import secret_of
+from edgeflock.shared.identity import is_loopback, secret_of
+from edgeflock.shared.settings.config import Config
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -54,11 +55,11 @@ class OwnRoutes:
         origins: Origins,
         page: dict[str, Asset],
         audit: Audit,
-        request_seconds: float,
+        config: Config,
     ) -> None:
         self._runs, self._accounts, self._limits = runs, accounts, limits
         self._origins, self._page, self._audit = origins, page, audit
-        self._request_seconds = request_seconds
+        self._host, self._request_seconds = config.server.host, config.limits.request_seconds
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -125,7 +126,9 @@ class OwnRoutes:
         origin = ForwardedOrigin(
             address_of(request.transport), 0, request.secure, certificate, is_internal=True
         )
-        return await rows_for_stranger(self._runs.all_runs(), origin, headers)
+        # As a run's server: a page elsewhere whose name now points to this machine is told nothing.
+        shows_open = self._origins.is_own(request.host) or not is_loopback(self._host)
+        return await rows_for_stranger(self._runs.all_runs(), origin, headers, shows_open=shows_open)
 
     async def _get_runs(self, request: web.Request) -> web.Response:
         """The runs that the caller may see, as JSON: {"runs": [...]}."""

@@ -21,18 +21,17 @@ async def rows_for_operator(runs: Iterable[RunProcess]) -> list[dict[str, Any]]:
 
 
 async def rows_for_stranger(
-    runs: Iterable[RunProcess], origin: ForwardedOrigin, headers: dict[str, str]
+    runs: Iterable[RunProcess], origin: ForwardedOrigin, headers: dict[str, str], *, shows_open: bool
 ) -> list[dict[str, Any]]:
     """Return the rows of the runs that know the caller, as far as the role there allows.
 
-    The runs' servers decide by `headers`: the caller's Authorization and Host. An open run is also listed
-    while its server does not run, so that a device which its labels lead there waits for it.
+    The runs' servers decide by `headers`: the caller's Authorization and Host. With `shows_open`, open runs
+    are listed also while their servers do not run, so that a device whose labels lead there waits for it.
     """
 
     async def ask(run: RunProcess) -> dict[str, Any] | None:
         if run.unavailable_reason:
-            is_open = run.config is not None and run.config.server.open
-            return row(run, {}) | {"reason": ""} if is_open else None
+            return row(run, {}) | {"reason": ""} if shows_open and _is_for_everybody(run) else None
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
                 code, status = await ask_for_object(run.proxy.socket_path, "/v1/status", origin, headers)
@@ -44,6 +43,13 @@ async def rows_for_stranger(
 
     found = await asyncio.gather(*map(ask, runs))
     return [one for one in found if one is not None]
+
+
+def _is_for_everybody(run: RunProcess) -> bool:
+    if run.config is None:
+        return False
+    settings = run.config.server
+    return settings.open and settings.client_certificates != "everybody"
 
 
 def row(run: RunProcess, status: dict[str, Any]) -> dict[str, Any]:

@@ -63,9 +63,13 @@ def run_files(folder: Path) -> dict[str, RunFile]:
 
 def misnamed_files(folder: Path) -> set[Path]:
     """Return the settings files whose name is no run's, hidden ones left out. Raises OSError."""
-    found = {path for name, path in _named(folder) if not _may_name(name) and name != OWN}
-    found |= {path for path in folder.iterdir() if path.suffix != ".toml" and path.suffix.lower() == ".toml"}
-    return {path for path in found if not path.name.startswith(".") and path.parent != folder / ARCHIVE}
+    found = {path for name, path in _named(folder) if not _may_name(name)} - {folder / f"{OWN}.toml"}
+    found |= {path for path in folder.glob("*.[Tt][Oo][Mm][Ll]") if path.suffix != ".toml" and path.is_file()}
+    return {
+        path
+        for path in found
+        if not path.relative_to(folder).parts[0].startswith(".") and path.parent != folder / ARCHIVE
+    }
 
 
 def _named(folder: Path) -> Iterator[tuple[str, Path]]:

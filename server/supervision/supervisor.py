@@ -89,9 +89,7 @@ class Supervisor:
                 audit = Audit(self.folder)
             accounts = Accounts(register, audit)
             origins = Origins.from_names(settings.origins, settings.host)
-            own = OwnRoutes(
-                *(self, accounts, self._limits, origins, assets(), audit), self.config.limits.request_seconds
-            )
+            own = OwnRoutes(self, accounts, self._limits, origins, assets(), audit, self.config)
             runner = web.AppRunner(own.app(), access_log=None, shutdown_timeout=2, logger=requests_log)
             await runner.setup()
             assert runner.server is not None, "set up just now"
@@ -201,8 +199,8 @@ class Supervisor:
             for path in misnamed_files(self.folder) - self._misnamed:
                 self._misnamed.add(path)
                 log.warning(
-                    "%s is not served: the name of a run has letters, digits, ., _ and -, is not %s or %s, "
-                    "and its file ends in .toml",
+                    "%s is not served: a run's name has at most 64 letters, digits, ., _ and -, begins with "
+                    "a letter or digit, and is not %s or %s; its file ends in .toml",
                     *(path, ARCHIVE, OWN),
                 )
             for name, run in list(self._processes.items()):
@@ -228,7 +226,7 @@ class Supervisor:
         if run.state != "paused":
             log.info("run %s: %s has changed, so it is started again", file.name, file.path)
             await run.stop()
-            run.start()
+        run.start()  # a paused one stays so
 
     def _new(self, file: RunFile) -> RunProcess:
         self._number += 1

@@ -112,7 +112,7 @@ STREAMS = "mqtt:, mqtts:, kafka:, kafkas:, http:, https:, dir:, stdin:, python:,
 def suggestion(path: str) -> str:
     """The URI for a plain path, as the end of a message; empty if `path` does not look like one."""
     place, _, options = path.partition("?")
-    suffix = PurePath(place).suffix.lower()
+    suffix = "" if "://" in place else PurePath(place).suffix.lower()  # an address may hold a secret
     if suffix in (".csv", ".parquet") and options:
         return f"; a table is {suffix[1:]}:{path}"
     if suffix in (".csv", ".parquet"):

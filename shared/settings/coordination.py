@@ -45,7 +45,7 @@ class CoordinationSettings(Section):
     """for async: number of devices that train at a time, while the others wait for their turn; 0: all; for
     cohort and private: those of a round; not set: 20, for private 100"""
     cohort_rounds: Annotated[int, Field(ge=1)] = 5
-    """with a cohort: rounds in a row, in async updates, that a device takes part in before it waits again"""
+    """with a cohort: rounds in a row that a device takes part in before it waits again; in async: updates"""
     deadline: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 30.0
     """for rounds, cohort and tasks: seconds after its first update when a round ends in any case; for
     private: seconds that each step of a round waits for devices; for async with a cohort: seconds without an
@@ -94,7 +94,7 @@ class CoordinationSettings(Section):
 
     @model_validator(mode="after")
     def _check_cohort(self) -> Self:
-        if self.quorum > self.cohort > 0:
+        if self.traits.rounds and self.quorum > self.cohort > 0:
             raise ValueError(
                 f"quorum = {self.quorum} is more than cohort = {self.cohort}, the devices of a round; "
                 "lower quorum"

@@ -60,6 +60,16 @@ def test_who_sends_nothing_loses_its_seat_to_who_waits() -> None:
     assert three.due == 16.0
 
 
+def test_who_returns_has_time_for_its_first_update() -> None:
+    one = of(seats=1, devices=1)
+    one.remove_device(1)
+    one.add_device(1)
+    one.add_device(2)
+    one.tick(100.0)
+    assert seated(one) == {1}
+    assert one.due == 110.0
+
+
 @pytest.mark.parametrize("devices", [1, 2])
 def test_nobody_is_hurried_while_nobody_waits(devices: int) -> None:
     few = of(seats=2, devices=devices)

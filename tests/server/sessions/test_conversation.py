@@ -91,6 +91,9 @@ class Host:
             raise RunComplete(self.complete)
         self.noted.append("its turn came")
 
+    def mark_waiting(self, device: Device, *, waits: bool) -> None:
+        self.noted.append(waits)
+
     def count_update(self, device: Device, update: Update, staleness: int) -> None:
         self.noted.append(update.sequence)
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from edgeflock.client.run.several import choose_by_labels
@@ -59,6 +60,17 @@ async def test_a_device_finds_an_open_run_that_does_not_run_yet(tmp_path: Path) 
         assert (await choose_by_labels(settings)).server.endswith("/v1/runs/a")
         with pytest.raises(ConfigError, match=r"none of them fits .*: a \(site=north\); name one"):
             await choose_by_labels(ClientSettings(server=runs.url))
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"{runs.url}/v1/runs", headers={"Host": "evil.example"}) as answer,
+        ):
+            assert await answer.json() == {"runs": []}
+        (tmp_path / "a.toml").write_text("[server]\nopen = false")
+        run = runs.find("a")
+        assert run is not None
+        await until(lambda: run.config is not None and not run.config.server.open)
+        with pytest.raises(ConfigError, match="none is open"):
+            await choose_by_labels(settings)
 
 
 async def test_a_folder_that_takes_no_tokens_is_an_error_of_a_line(tmp_path: Path) -> None:
