@@ -54,11 +54,13 @@ def read(path: Path) -> dict[Cell, dict[str, Any]]:
 
 
 def provenance(results: Results) -> str:
-    """On which machines, and of which commits, records are."""
-    machines, commits = (
-        sorted({record[key] for record in results.values() if key in record}) for key in ("machine", "commit")
+    """On which machines, when, and of which commits, records are."""
+    machines, commits, times = (
+        sorted({record[key] for record in results.values() if key in record})
+        for key in ("machine", "commit", "date")
     )
-    return f"- Machines: {'; '.join(machines) or 'none'}. Commits: {', '.join(commits) or 'none'}."
+    days = f" From {times[0][:10]} to {times[-1][:10]}." if times else ""
+    return f"- Machines: {'; '.join(machines) or 'none'}.{days} Commits: {', '.join(commits) or 'none'}."
 
 
 def append(path: Path, cell: Cell, record: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from edgeflock.server.http import actions, joining, metrics, models, status
 from edgeflock.server.http import page as browser
 from edgeflock.server.supervision.accounts import Accounts
 from edgeflock.server.supervision.app import OwnRoutes
+from edgeflock.shared.settings.config import Config
 
 _INTRODUCTION = """\
 # HTTP
@@ -58,7 +59,9 @@ def _own_rows() -> list[str]:
     """The rows of a server of several runs."""
     nothing: Any = None
     rows = []
-    for route in OwnRoutes(nothing, Accounts(nothing, nothing), *[nothing] * 5).app().router.routes():
+    for route in (
+        OwnRoutes(nothing, Accounts(nothing, nothing), *[nothing] * 4, Config()).app().router.routes()
+    ):
         said = " ".join((getdoc(route.handler) or "").split())
         if said and route.method != "HEAD" and route.resource is not None:
             rows.append(f"| {route.method} | `{route.resource.canonical}` | {escaped(said)} |")

@@ -126,7 +126,7 @@ class OwnRoutes:
         origin = ForwardedOrigin(
             address_of(request.transport), 0, request.secure, certificate, is_internal=True
         )
-        # As a run's server: a page elsewhere whose name now points to this machine is told nothing.
+        # As in a run's server: a page elsewhere whose name now points to this machine gets nothing.
         shows_open = self._origins.is_own(request.host) or not is_loopback(self._host)
         return await rows_for_stranger(self._runs.all_runs(), origin, headers, shows_open=shows_open)
 

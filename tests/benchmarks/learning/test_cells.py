@@ -86,12 +86,12 @@ def test_seed_0_and_ten_devices_with_even_data_come_first() -> None:
 
 
 def test_elsewhere_a_rival_runs_with_its_best_setting_alone() -> None:
-    tried = grid("FedAvg")
+    tried = grid("FedProx")
     results = {
         Cell("mnist", 10, "even", arm, 0): record(0.5 + place / 100) for place, arm in enumerate(tried)
     }
     planned = [
-        cell for cell in cells.plan(results) if cell.task == "mnist" and cell.arm.startswith("FedAvg ")
+        cell for cell in cells.plan(results) if cell.task == "mnist" and cell.arm.startswith("FedProx ")
     ]
     others = [cell for cell in planned if (cell.n, cell.data, cell.seed) != (10, "even", 0)]
     assert {cell.arm for cell in others} == {tried[-1]}
@@ -100,7 +100,7 @@ def test_elsewhere_a_rival_runs_with_its_best_setting_alone() -> None:
 
     results[Cell("mnist", 10, "even", tried[-1] + " average=8", 0)] = record(0.9)
     planned = [cell for cell in cells.plan(results) if cell.task == "mnist" and cell.n == 50]
-    assert {cell.arm for cell in planned if cell.arm.startswith("FedAvg ")} == {tried[-1] + " average=8"}
+    assert {cell.arm for cell in planned if cell.arm.startswith("FedProx ")} == {tried[-1] + " average=8"}
 
 
 def test_what_has_all_data_is_one_cell_for_all_fleets() -> None:
