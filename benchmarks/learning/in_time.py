@@ -103,8 +103,9 @@ def markdown(bench: Results, results: Results) -> str:
         "evaluation is first as good as the rival's, as a mean over seeds; later ones may be below it.",
         "",
         "Edgeflock's model is averaged. On MNIST, and on CIFAR-10 with uneven data, no rival was run with "
-        "averaging, and of 13 rivals one to seven were run at all. Most rivals have one seed. FedAvg trains "
-        "one device at a time: its setting is the best for as many gradients, and the slowest.",
+        "averaging, and of 13 rivals one to seven were run at all. Most rivals have one seed. FedAvg and "
+        "FedAvgM with ten devices and even data train one device at a time: these settings are the best for "
+        "as many gradients, and the slowest.",
         "",
         cells.provenance(results),
         "",
