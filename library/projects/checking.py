@@ -66,8 +66,8 @@ class ProjectCheck:
     graph: int
     """Bytes of the graph that devices without torch get."""
     export_seconds: float
-    update: str
-    """How long it is on the wire."""
+    update: int | None
+    """Bytes of a device's first update on the wire; None: it is masked, for a secure sum."""
     selects: bool
     """Whether updates are of the largest part of the gradient."""
     reach: float
@@ -86,7 +86,11 @@ class ProjectCheck:
         yield f"data    {self.held_out:,} samples to evaluate on{trained}{named if self.labels else ''}"
         yield f"step    {self.trial} and {size(self.memory)}, without torch"
         yield f"export  {size(self.graph)} in {self.export_seconds:.1f} s, the same gradients as torch's"
-        yield f"update  {self.update}"
+        if self.update is None:
+            yield "update  masked, for a secure sum: longer than one that is sent alone"
+        else:
+            dense = 4 * self.parameters
+            yield f"update  {self.update:,} bytes, the first of a device; dense it would be {dense:,}"
         if self.rate is not None:
             yield f"rate    {self.rate}"
         yield from (f"advice  {line}" for line in self.advice())
@@ -177,12 +181,7 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
         memory=memory,
         graph=len(graph),
         export_seconds=export_seconds,
-        update=(
-            "is masked, for a secure sum: longer than one that is sent alone"
-            if config.coordination.traits.private
-            else f"{len(wire.encode(update)):,} bytes, the first of a device; dense it would be "
-            f"{4 * flat.layout.parameters.size:,}"
-        ),
+        update=None if config.coordination.traits.private else len(wire.encode(update)),
         selects=terms.select < 1,
         reach=_input_magnitude(x, len(y)),
         notes=(*filter(None, [note]), *filter(None, ["" if targets is None else target_advice(targets)])),
