@@ -59,9 +59,8 @@ def _own_rows() -> list[str]:
     """The rows of a server of several runs."""
     nothing: Any = None
     rows = []
-    for route in (
-        OwnRoutes(nothing, Accounts(nothing, nothing), *[nothing] * 4, Config()).app().router.routes()
-    ):
+    own = OwnRoutes(nothing, Accounts(nothing, nothing), nothing, nothing, nothing, nothing, Config())
+    for route in own.app().router.routes():
         said = " ".join((getdoc(route.handler) or "").split())
         if said and route.method != "HEAD" and route.resource is not None:
             rows.append(f"| {route.method} | `{route.resource.canonical}` | {escaped(said)} |")
