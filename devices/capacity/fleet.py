@@ -25,7 +25,7 @@ class FleetLoad:
     answered_entries: int = 0
     """Entries of an answer. 0 means as many as an update has."""
     cohort: int = 0
-    """Devices of a round (coordination.cohort). Each pushes once a period. 0: all work at any time."""
+    """Devices that take part at a time (coordination.cohort), each with an update a period. 0: all."""
     torch: bool = True
     """Whether the model is a torch module, which the server loads."""
 

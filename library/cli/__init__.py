@@ -9,13 +9,13 @@ the server. A new command is a function here and its name in app.py.
 import sys
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, as of shells."""
+"""The exit code after Ctrl-C, as in a shell."""
 
 
 def main() -> None:
     """Run the command of sys.argv. Ends the process. An error is a line on stderr and an exit code."""
     try:
-        from edgeflock.cli.app import run_command  # for most of a second
+        from edgeflock.cli.app import run_command  # its imports take most of a second
 
         run_command()
     except KeyboardInterrupt:
@@ -23,5 +23,7 @@ def main() -> None:
     except SystemExit as ended:
         if ended.code != INTERRUPTED:  # typer's code for Ctrl-C, too
             raise
+    else:
+        return
     print("edgeflock: interrupted", file=sys.stderr)
     sys.exit(INTERRUPTED)

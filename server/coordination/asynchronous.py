@@ -35,8 +35,7 @@ class Asynchronous:
 
     @classmethod
     def from_settings(cls, settings: CoordinationSettings, layout: Layout) -> "Asynchronous":
-        cohort = Cohort(settings.cohort, settings.cohort_rounds) if settings.cohort else None
-        return cls(cohort, settings.deadline)
+        return cls(Cohort.from_settings(settings), settings.deadline)
 
     @property
     def due(self) -> float | None:
@@ -67,13 +66,17 @@ class Asynchronous:
 
     def tick(self, now: float) -> Apply | None:
         """Let devices that send nothing lose their seats. There is never anything to apply."""
-        if self.turns is not None:
-            self._last_updates = {one: self._last_updates.get(one, now) for one in self.turns.members}
-            if self.turns.waiting:
-                late = [one for one, last in self._last_updates.items() if now >= last + self._deadline]
-                self.turns.miss_turns(late)
-                for device in late:  # it may have the seat again, if nobody else waits
-                    del self._last_updates[device]
-                for device in self.turns.members - self._last_updates.keys():
-                    self._last_updates[device] = now
+        if self.turns is None:
+            return None
+        self._follow(self.turns, now)
+        if self.turns.waiting:
+            late = [one for one, last in self._last_updates.items() if now >= last + self._deadline]
+            self.turns.miss_turns(late)
+            for device in late:  # some may have a seat again at once
+                del self._last_updates[device]
+            self._follow(self.turns, now)
         return None
+
+    def _follow(self, cohort: Cohort, now: float) -> None:
+        """Keep the times of the devices with a seat. For a new one the time begins now."""
+        self._last_updates = {one: self._last_updates.get(one, now) for one in cohort.members}

@@ -10,12 +10,11 @@ Pure, and not part of a replay: the journal has the resulting rounds. A restarte
 
 from collections.abc import Iterable, Set
 
+from edgeflock.shared.settings.coordination import CoordinationSettings
+
 
 class Cohort:
-    """Tracks which devices take part, and which wait. A new device waits.
-
-    In asynchronous mode an update of a device is a round of its own.
-    """
+    """Tracks which devices take part, and which wait. In asynchronous mode each update is a round."""
 
     def __init__(self, size: int, turns: int) -> None:
         """`size` devices take part at a time, each for `turns` rounds."""
@@ -30,6 +29,11 @@ class Cohort:
         """Devices that have had a seat since the last round ended. None before the first round ends: then
         all may contribute, because an earlier server may have selected them.
         """
+
+    @classmethod
+    def from_settings(cls, settings: CoordinationSettings) -> "Cohort | None":
+        """None: all devices take part."""
+        return cls(settings.cohort, settings.cohort_rounds) if settings.cohort else None
 
     @property
     def members(self) -> Set[int]:

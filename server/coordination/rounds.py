@@ -65,9 +65,10 @@ class Rounds:
     @classmethod
     def from_settings(cls, settings: CoordinationSettings, layout: Layout) -> "Rounds":
         traits = settings.traits
-        cohort = Cohort(settings.cohort, settings.cohort_rounds) if traits.cohort else None
         ending = RoundEnd(1 if traits.private else settings.quorum, settings.deadline)
-        return cls(ending, layout, settings.aggregate, cohort, is_summed=traits.private)
+        return cls(
+            ending, layout, settings.aggregate, Cohort.from_settings(settings), is_summed=traits.private
+        )
 
     @property
     def turns(self) -> Cohort | None:

@@ -31,7 +31,9 @@ async def rows_for_stranger(
 
     async def ask(run: RunProcess) -> dict[str, Any] | None:
         if run.unavailable_reason:
-            return row(run, {}) | {"reason": ""} if shows_open and _is_for_everybody(run) else None
+            settings = None if run.config is None or not shows_open else run.config.server
+            is_shown = settings and settings.open and settings.client_certificates != "everybody"
+            return row(run, {}) | {"reason": ""} if is_shown else None
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
                 code, status = await ask_for_object(run.proxy.socket_path, "/v1/status", origin, headers)
@@ -43,13 +45,6 @@ async def rows_for_stranger(
 
     found = await asyncio.gather(*map(ask, runs))
     return [one for one in found if one is not None]
-
-
-def _is_for_everybody(run: RunProcess) -> bool:
-    if run.config is None:
-        return False
-    settings = run.config.server
-    return settings.open and settings.client_certificates != "everybody"
 
 
 def row(run: RunProcess, status: dict[str, Any]) -> dict[str, Any]:

@@ -65,11 +65,8 @@ def misnamed_files(folder: Path) -> set[Path]:
     """Return the settings files whose name is no run's, hidden ones left out. Raises OSError."""
     found = {path for name, path in _named(folder) if not _may_name(name)} - {folder / f"{OWN}.toml"}
     found |= {path for path in folder.glob("*.[Tt][Oo][Mm][Ll]") if path.suffix != ".toml" and path.is_file()}
-    return {
-        path
-        for path in found
-        if not path.relative_to(folder).parts[0].startswith(".") and path.parent != folder / ARCHIVE
-    }
+    places = {path: path.relative_to(folder).parts[0] for path in found}
+    return {path for path, place in places.items() if not place.startswith(".") and place != ARCHIVE}
 
 
 def _named(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -64,7 +64,7 @@ def _refusals(mode: str, *others: tuple[str, str]) -> tuple[Row, ...]:
 
 _ELASTIC, _NOT_ELASTIC = _modes(lambda mode: mode.elastic), _modes(lambda mode: not mode.elastic)
 _BUFFERS = _modes(lambda mode: mode.buffers)
-_LIMITED, _TASKS = _modes(lambda mode: mode.cohort or mode.limits), _modes(lambda mode: mode.tasks)
+_COHORT, _TASKS = _modes(lambda mode: mode.cohort), _modes(lambda mode: mode.tasks)
 _NOT_TASKS = _modes(lambda mode: not mode.tasks)
 _BY_DEVICE = _modes(lambda mode: mode.rounds and not mode.tasks)
 _ROUNDS, _NOT_ROUNDS = _modes(lambda mode: mode.rounds), _modes(lambda mode: not mode.rounds)
@@ -88,7 +88,7 @@ ROWS: tuple[Row, ...] = (
     Row("coordination.quorum", _BY_DEVICE, "is the number of devices whose updates end a round"),
     Row("coordination.deadline", (*_ROUNDS, "coordination.cohort"), "is the time limit of a round or turn"),
     Row("coordination.aggregate", _ROUNDS, "compares the updates of a round"),
-    Row("coordination.cohort", _LIMITED, "is the number of devices that take part at a time"),
+    Row("coordination.cohort", _COHORT, "is the number of devices that take part at a time"),
     Row("coordination.mode=cohort", ("coordination.cohort",), "has so many devices in a round"),
     Row("coordination.cohort_rounds", ("coordination.cohort",), "is how long a device stays in a cohort"),
     Row("coordination.mode=private", ("coordination.rule=none",), "sums updates of one version"),

@@ -13,9 +13,7 @@ class Mode:
     rounds: bool = False
     """The updates of one version wait for the end of their round and apply together."""
     cohort: bool = False
-    """Some devices take part in a round; the others wait for their turn."""
-    limits: bool = False
-    """coordination.cohort may limit how many devices train at a time."""
+    """coordination.cohort says how many devices take part at a time; the others wait for their turn."""
     tasks: bool = False
     """The server tells a device which data shard to compute next."""
     buffers: bool = False
@@ -40,7 +38,7 @@ class Mode:
 DEFAULT = "async"
 
 MODES: Mapping[str, Mode] = {
-    "async": Mode(adafactor=True, limits=True),
+    "async": Mode(adafactor=True, cohort=True),
     "buffer": Mode(buffers=True, defaults={"rule": "sqrt"}),  # as in FedBuff
     "rounds": Mode(rounds=True),
     "cohort": Mode(rounds=True, cohort=True, defaults={"cohort": 20}),
