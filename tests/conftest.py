@@ -5,6 +5,7 @@ import hashlib
 import logging
 import os
 import sys
+import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,9 +98,22 @@ def pytest_xdist_auto_num_workers() -> int:
 FIRST = "test_notebooks", "test_readme", "test_sensors_document", "test_no_telemetry", "test_page_returns"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow-part", metavar="K/N", help="of the tests marked slow, run only part K of N")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest first: last, one process would wait for the other's."""
+    if part := config.getoption("slow_part"):
+        k, n = map(int, part.split("/"))
+        left_out = [item for item in items if item.get_closest_marker("slow") and _hash(item) % n != k % n]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: not any(name in item.nodeid for name in FIRST))
+
+
+def _hash(item: pytest.Item) -> int:
+    return zlib.crc32(item.nodeid.encode())
 
 
 @pytest.hookimpl(wrapper=True)

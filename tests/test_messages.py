@@ -53,6 +53,7 @@ def _text(node: ast.expr) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_messages_are_plain() -> None:
     found = [*messages()]
     assert len(found) > 800

@@ -10,6 +10,7 @@ from benchmarks.causes import CAUSES, CONTROLS, judge
 QUICK = ("rows of the held-out data", "disk full", "hot, about the bound", "flapping")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_cause_is_found(name: str) -> None:
     _check(name)

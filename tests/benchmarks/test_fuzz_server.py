@@ -10,6 +10,7 @@ from benchmarks import fuzz_server as fuzz
 CORPUS = Path(__file__).parents[1] / "data" / "frames"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", fuzz.MODES)
 async def test_frames_of_a_hostile_device(mode: str) -> None:
     tally = fuzz.Tally()

@@ -97,6 +97,7 @@ print((peak() - before) / 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_logits_of_a_batch_never_exist_at_once() -> None:
     """They would take 64 MiB, and as much again for each copy; those of a chunk take 4 MiB."""
@@ -124,6 +125,7 @@ def test_it_learns_and_knows_how_many_tokens_it_predicts() -> None:
     assert accuracy == pytest.approx(right, abs=0.02)
 
 
+@pytest.mark.slow
 def test_it_exports_and_its_step_holds_no_logits_of_all_positions() -> None:
     """export_model compares both graphs with torch. 4 texts of 128 tokens have logits of 4 MiB."""
     sizes = "vocabulary=2048, width=16, blocks=1, heads=2, context=128"

@@ -112,6 +112,7 @@ def test_gateways_are_guarded_as_the_server_and_told_where_it_is() -> None:
     parsed(["gateway", *GATEWAY["command"]])
 
 
+@pytest.mark.slow
 async def test_a_gateway_as_compose_starts_it(tmp_path: Path) -> None:
     """With its secrets in a folder in the place of where they are mounted; then its health is asked."""
     secrets, here = tmp_path / "secrets", Path(sys.executable).parent

@@ -44,12 +44,14 @@ def test_on_real_sockets(here: Path) -> None:
     assert re.search(r"return \d", status)
 
 
+@pytest.mark.slow
 def test_devices_that_differ(here: Path) -> None:
     fewer = "end.updates=24", "fleet.evaluate_every=24", "model.data=gym:poles:make?episodes=4"
     done = edgeflock("fleet", "fleet.toml", *(word for one in fewer for word in ("--set", one)), cwd=here)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_what_each_is_worth(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(here))
     from importlib import import_module

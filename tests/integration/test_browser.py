@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
+import pytest
 from aiohttp import web
 
 from edgeflock.shared.identity import digest_of
@@ -47,6 +48,7 @@ async def shown(tab: Tab, text: str) -> None:
     await tab.until(f"document.body.innerText.includes({json.dumps(text)})")
 
 
+@pytest.mark.slow
 async def test_an_admin_looks_and_acts(tmp_path: Path) -> None:
     async with browsing(tmp_path / "browser") as tab:
         async with hosting(tmp_path / "run", closed=True, admin_token=ADMIN) as hosted:
@@ -147,6 +149,7 @@ async def test_an_admin_looks_and_acts(tmp_path: Path) -> None:
         await shown(tab, HOSTILE)  # what was known stays
 
 
+@pytest.mark.slow
 async def test_an_admin_invites_a_browser(tmp_path: Path) -> None:
     async with (
         hosting(tmp_path / "run", "server.browsers=true", closed=True, admin_token=ADMIN) as hosted,
@@ -172,6 +175,7 @@ async def test_an_admin_invites_a_browser(tmp_path: Path) -> None:
         assert hosted.register.tokens == before
 
 
+@pytest.mark.slow
 async def test_a_viewer_is_offered_nothing_to_do_and_leaves(tmp_path: Path) -> None:
     async with (
         hosting(tmp_path / "run", closed=True, viewer_token="look") as hosted,
@@ -283,6 +287,7 @@ async def test_a_run_that_ends_by_time_says_when(tmp_path: Path) -> None:
         assert await tab.run("document.querySelector('#health progress').value < 0.01")
 
 
+@pytest.mark.slow
 async def test_frames_are_read_as_they_were_written(tmp_path: Path) -> None:
     """And a fleet of thousands has as many elements as a screen has rows."""
     many = list(frames(5000, 2))
@@ -347,6 +352,7 @@ async def elsewhere(script: str) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
+@pytest.mark.slow
 async def test_a_page_of_another_site_gets_nowhere(tmp_path: Path) -> None:
     """From another port of the same host, whose pages a browser sends the same cookies with."""
     attempt = """

@@ -113,6 +113,7 @@ async def ask(device: Device, record: Record) -> Record:
 ATTACKS = {"three of the largest number": (3.4e38, 10), "as many samples as may be": (1e35, 1 << 16)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ATTACKS)
 async def test_one_device_does_not_destroy_the_model(
@@ -225,6 +226,7 @@ async def test_a_model_that_was_broken_within_the_bound(
                 assert answer == Receipt(STEPS + 1, version + 2, None)
 
 
+@pytest.mark.slow
 async def test_the_command(tmp_path: Path) -> None:
     config = config_of(tmp_path, *MODES["async"])
     with open_run(config) as hosted:

@@ -203,6 +203,7 @@ FLEET = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [(), CHURN, ("compression.select=1", "compression.values=f32")])
 def test_a_fleet_is_a_function_of_its_seed(tmp_path: Path, settings: tuple[str, ...]) -> None:
     one, again = (run(fleet_of(MIXED, *FLEET, *settings), tmp_path / name) for name in ("one", "again"))
@@ -236,6 +237,7 @@ def test_emulated_devices_descend_by_gradients_of_their_own(
     assert sorted(len(trainers) for trainers in descended.values()) == [1] * 6
 
 
+@pytest.mark.slow
 def test_staggered_exchanges_do_not_hold_up_training(tmp_path: Path) -> None:
     """On links that a whole model fills for as long as three steps take."""
     thin = [f"devices.{kind}.{way}link_mbps=0.8" for kind in ("quick", "slow") for way in ("up", "down")] + [

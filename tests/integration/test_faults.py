@@ -16,6 +16,7 @@ def flawless(figures: scenarios.Figures) -> bool:
     )
 
 
+@pytest.mark.slow
 @needs_a_bad_line
 async def test_a_partition_is_survived(tmp_path: Path) -> None:
     figures = await scenarios.partition(tmp_path / "it", seconds=3, devices=3)
@@ -31,6 +32,7 @@ async def test_a_long_way_with_lost_packets(tmp_path: Path) -> None:
     assert 0 < figures["receipts_a_second_bad"] <= 8 / 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["async", "rounds"])
 async def test_the_rest_goes_on_when_half_of_the_fleet_crashes(mode: str, tmp_path: Path) -> None:
     figures = await scenarios.half_crashes(tmp_path / "it", seconds=1, mode=mode)

@@ -149,6 +149,7 @@ def crowd(hosted: Hosted, count: int) -> None:
         hosted.hub.mark_changed(device)
 
 
+@pytest.mark.slow
 async def test_a_reader_that_is_stuck_costs_nothing_and_gets_one_merged_frame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -290,6 +290,7 @@ async def test_half_precision(tmp_path: Path) -> None:
             assert late.theta[changed].tobytes() == hosted.engine.theta()[1][changed].tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("exports_in_this_process")
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 async def test_a_client_loads_it_and_trains(backend: Literal["torch", "onnx"], tmp_path: Path) -> None:

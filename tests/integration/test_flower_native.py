@@ -18,6 +18,7 @@ from edgeflock.shared.settings.config import parse
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("example", "package", "first"),
     [("flower-numpy", "digits_numpy", "get_model"), ("flower-sklearn", "digits_sklearn", "get_arrays")],

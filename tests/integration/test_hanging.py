@@ -10,6 +10,7 @@ from random import Random
 
 import aiohttp
 import numpy as np
+import pytest
 
 from benchmarks.hanging import gateway, leader, process, shares
 from benchmarks.updates import LAYOUT, random_update
@@ -49,6 +50,7 @@ async def device(ports: list[int], name: str = "pi") -> AsyncIterator[Device]:
         yield Device(link, (await link.join()).version)
 
 
+@pytest.mark.slow
 async def test_a_device_leaves_a_gateway_that_hangs_and_returns_to_it(tmp_path: Path) -> None:
     """With one receipt for each update: the leader gives the gateway up, and its device's name is free."""
     at, ports = lasting(), [lasting(), lasting()]
@@ -72,6 +74,7 @@ async def test_a_device_leaves_a_gateway_that_hangs_and_returns_to_it(tmp_path: 
         assert name.endswith(f":{first}")
 
 
+@pytest.mark.slow
 async def test_a_device_leaves_a_leader_that_hangs(tmp_path: Path) -> None:
     """And is at another one, of another run here, without a word of the first."""
     ports = [lasting(), lasting()]
@@ -90,6 +93,7 @@ async def test_a_device_leaves_a_leader_that_hangs(tmp_path: Path) -> None:
         servers[first].send_signal(signal.SIGCONT)
 
 
+@pytest.mark.slow
 async def test_a_device_without_another_server_waits_for_the_one_that_hangs(tmp_path: Path) -> None:
     port = lasting()
     async with leader(tmp_path, port) as server, device([port]) as pi:
@@ -102,6 +106,7 @@ async def test_a_device_without_another_server_waits_for_the_one_that_hangs(tmp_
         assert await pushing == 2
 
 
+@pytest.mark.slow
 async def test_a_gateway_gives_up_a_leader_that_hangs_and_follows_it_again(tmp_path: Path) -> None:
     at, port = lasting(), lasting()
     async with leader(tmp_path, at) as head, gateway(tmp_path, port, at), device([port]) as pi:
@@ -138,6 +143,7 @@ asyncio.run(server.serve(Path(directory), host, int(port), ()))
 """
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_slow_to_answer_keeps_its_devices(tmp_path: Path) -> None:
     """It answers after three times as long as one may hang, and reads nothing meanwhile, pings neither."""
     port = lasting()

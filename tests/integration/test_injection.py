@@ -350,6 +350,7 @@ async def test_samples_may_come_at_any_time_after_the_welcome() -> None:
 # All of it
 
 
+@pytest.mark.slow
 async def test_devices_with_other_classes_train_on_each_others_samples(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

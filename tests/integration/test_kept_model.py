@@ -24,6 +24,7 @@ INFO = ModelInfo(model="m:M", layout=Layout.from_shapes([("w", (4,))]), run="r",
 THETA = np.arange(4, dtype=np.float32)
 
 
+@pytest.mark.slow
 async def test_a_device_keeps_the_best_model_and_tells_a_command(tmp_path: Path) -> None:
     held_out, mine = flowers(tmp_path / "held.csv", 100), flowers(tmp_path / "mine.csv", 400)
     kept, told = tmp_path / "model.onnx", tmp_path / "told"

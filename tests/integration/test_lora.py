@@ -89,6 +89,7 @@ async def status_of(server: ef.Server) -> Any:
         return await answer.json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "kind"), [("torch", "f32"), ("onnx", "f32"), ("torch", "int8"), ("onnx", "int8")]
 )
@@ -174,6 +175,7 @@ async def test_a_gateway_asks_for_the_base_once(tmp_path: Path) -> None:
     assert status["base"]["size"] < status["base"]["egress"] < 1.1 * status["base"]["size"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["f32", "int8"])
 async def test_the_adapters_load_into_peft(kind: str, tmp_path: Path) -> None:
     async with serving(tmp_path, lora={"base": kind}) as server:

@@ -96,6 +96,7 @@ class Looks:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("standby", [[], ["--standby"]])
 async def test_a_leader_outlives_its_database(tmp_path: Path, standby: list[str]) -> None:
     port = lasting()
@@ -123,6 +124,7 @@ async def test_a_leader_outlives_its_database(tmp_path: Path, standby: list[str]
         assert (found.version, found.damage) == (4, [])
 
 
+@pytest.mark.slow
 async def test_gateways_wait_with_their_leader(tmp_path: Path) -> None:
     port, through = lasting(), lasting()
     with cluster() as database:
@@ -155,6 +157,7 @@ async def test_gateways_wait_with_their_leader(tmp_path: Path) -> None:
             assert one.returncode is None
 
 
+@pytest.mark.slow
 async def test_of_two_servers_that_lost_their_database_one_leads_again(tmp_path: Path) -> None:
     ports = [lasting(), lasting()]
     with cluster() as database:
@@ -175,6 +178,7 @@ async def test_of_two_servers_that_lost_their_database_one_leads_again(tmp_path:
                 assert second.returncode is None
 
 
+@pytest.mark.slow
 async def test_a_server_outlives_a_full_disk(small_disk: Path) -> None:
     """What was acknowledged is there when there is room again, and what waits is taken then."""
     port, filler = lasting(), small_disk / "filler"

@@ -48,6 +48,7 @@ def framed(payload: bytes) -> bytes:
     return b"\x82\xff" + len(payload).to_bytes(8, "big") + bytes(4) + payload
 
 
+@pytest.mark.slow
 async def test_a_large_message_costs_its_own_length(tmp_path: Path) -> None:
     """Not 25 times as much, whatever it announces and is made of."""
     server = await asyncio.create_subprocess_exec(

@@ -57,6 +57,7 @@ def Flowers() -> "object":
     return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
 
 
+@pytest.mark.slow
 async def test_each_format_predicts_as_the_run_does(tmp_path: Path) -> None:
     async with trained(tmp_path) as server:
         token = server.admin_token.read_text().strip()
@@ -111,6 +112,7 @@ async def test_each_format_predicts_as_the_run_does(tmp_path: Path) -> None:
     assert loaded.accuracy is not None
 
 
+@pytest.mark.slow
 async def test_the_command_writes_a_file_and_says_what_it_is(tmp_path: Path) -> None:
     async with trained(tmp_path) as server:
         arguments = (

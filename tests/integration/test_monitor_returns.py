@@ -16,6 +16,7 @@ from tests.integration.test_page_returns import revoke_all, token
 from tests.ports import lasting
 
 
+@pytest.mark.slow
 async def test_after_restarts_a_kill_a_hang_and_until_its_token_is_revoked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ async def load(directory: Path, port: int, up: asyncio.Event) -> AsyncIterator[N
         await asyncio.wait([pushing])
 
 
+@pytest.mark.slow
 async def test_after_restarts_under_load_and_a_kill(tmp_path: Path) -> None:
     run, port, up = tmp_path / "run", lasting(), asyncio.Event()
     viewer = token(run)
@@ -115,6 +116,7 @@ async def test_after_restarts_under_load_and_a_kill(tmp_path: Path) -> None:
             await follows()
 
 
+@pytest.mark.slow
 async def test_after_a_server_that_hangs(tmp_path: Path) -> None:
     run, port = tmp_path / "run", lasting()
     viewer = token(run)
@@ -134,6 +136,7 @@ async def test_after_a_server_that_hangs(tmp_path: Path) -> None:
         await tab.until(LIVE)
 
 
+@pytest.mark.slow
 async def test_a_token_that_was_revoked_meanwhile_is_asked_for_once(tmp_path: Path) -> None:
     run, port = tmp_path / "run", lasting()
     viewer = token(run)
@@ -162,6 +165,7 @@ async def test_a_token_that_was_revoked_meanwhile_is_asked_for_once(tmp_path: Pa
             await tab.until(LIVE)
 
 
+@pytest.mark.slow
 async def test_another_run_at_the_same_address(tmp_path: Path) -> None:
     port = lasting()
     viewer, other = token(tmp_path / "run"), token(tmp_path / "other")
@@ -181,6 +185,7 @@ async def test_another_run_at_the_same_address(tmp_path: Path) -> None:
             await shown(tab, "5f3c0ad1")
 
 
+@pytest.mark.slow
 async def test_a_page_loads_anew_from_a_server_of_another_version_or_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

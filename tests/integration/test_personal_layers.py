@@ -83,6 +83,7 @@ async def status_of(server: ef.Server) -> Any:
         return await answer.json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
 async def test_devices_that_contradict_each_other_both_learn(backend: Backend, tmp_path: Path) -> None:
     kept = tmp_path / "north.safetensors"

@@ -281,6 +281,7 @@ async def test_bad_joinings_are_told(tmp_path: Path) -> None:
         assert not hosted.register.devices
 
 
+@pytest.mark.slow
 async def test_five_hundred_devices_join_at_once(tmp_path: Path) -> None:
     async with hosting(tmp_path, closed=True) as hosted:
         token = hosted.register.create("device", reusable=True).text

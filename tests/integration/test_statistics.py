@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from edgeflock.server.hosting.run import open_run
 from edgeflock.shared.codecs import values
@@ -17,6 +18,7 @@ from tests.integration.operator import operating
 from tests.integration.test_divergence import ask, config_of, dense, served
 
 
+@pytest.mark.slow
 async def test_a_negative_variance_is_refused_and_its_sender_named(tmp_path: Path) -> None:
     """As often as it comes: an honest device goes on, and no evaluation says that the run has diverged."""
     config = config_of(tmp_path, "model.module=tests.devices.emulation.fleets:Normed", "evaluation.every=0.1")

@@ -193,6 +193,7 @@ print(asyncio.run(first()))
 """
 
 
+@pytest.mark.slow
 def test_the_example_is_chosen_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own: a table looks once."""
     described(tmp_path, POINTS)

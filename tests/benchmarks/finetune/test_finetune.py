@@ -65,6 +65,7 @@ def test_devices_hold_consecutive_eighths_and_the_central_machine_all(folder: Pa
     assert len(data.test) == 6
 
 
+@pytest.mark.slow
 def test_both_arms_begin_with_the_pretrained_model_and_train_its_adapters(folder: Path) -> None:
     list(pretrain.pretrain(folder, "mini", 150, 1e9, 150))
     fleet = arms.fleet(TASK, folder, ["compression.select=0.2", "downlink.mode=exact"])

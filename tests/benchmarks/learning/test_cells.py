@@ -124,6 +124,7 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "multiprocessing", SimpleNamespace(get_context=lambda _: PROCESSES))
 
 
+@pytest.mark.slow
 def test_a_cell_that_stands_there_is_not_run_again(tmp_path: Path, forked: None) -> None:
     path = tmp_path / "results.jsonl"
     one, two = (Cell("toy", n, "even", PRODUCT, 0) for n in (4, 10))
@@ -231,6 +232,7 @@ def test_a_toy_cell_from_end_to_end(arm: str) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
+@pytest.mark.slow
 def test_a_cell_is_a_function_of_its_seed() -> None:
     cell = Cell("toy", 4, "dirichlet", PRODUCT, 1)
     one, two = toy(cell), toy(cell)
@@ -239,6 +241,7 @@ def test_a_cell_is_a_function_of_its_seed() -> None:
     assert toy(Cell("toy", 4, "dirichlet", PRODUCT, 2))["curve"] != one["curve"]
 
 
+@pytest.mark.slow
 def test_a_worker_plays_a_toy_cell(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     cell = Cell("toy", 4, "slow-label", "FedBuff rate=0.5 steps=2 buffer=2", 0)

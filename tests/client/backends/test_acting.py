@@ -33,6 +33,7 @@ def without_torch(loss: str, *, acts: bool = True) -> OnnxBackend:
     return backend
 
 
+@pytest.mark.slow
 @every_loss
 def test_the_same_gradients_and_the_same_policy(loss: str) -> None:
     name, policy = CASES[loss]

@@ -209,6 +209,7 @@ rising_and_falling = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(rate=rising_and_falling, step=st.floats(0.01, 0.8))
 @example(rate=Steps(((0, 500), (15, 20))), step=0.05)

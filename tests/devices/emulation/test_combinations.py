@@ -7,6 +7,8 @@ from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 
+import pytest
+
 from edgeflock.devices.emulation.config import FleetFile, parse
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
 from edgeflock.server.hosting.choices import CHOICES
@@ -139,6 +141,7 @@ def covering_runs() -> list[Settings]:
     return runs
 
 
+@pytest.mark.slow
 def test_all_pairs_run_or_are_refused_by_the_table(tmp_path: Path) -> None:
     for number, settings in enumerate(covering_runs()):
         try:

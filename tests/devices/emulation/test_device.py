@@ -267,6 +267,7 @@ def test_who_is_about_to_leave_asks_for_no_model(tmp_path: Path) -> None:
         assert pull == (now - then < 1), "the next one comes after an absence"
 
 
+@pytest.mark.slow
 def test_leaving_devices_are_away_for_their_share_of_the_time(tmp_path: Path) -> None:
     """Sessions and absences are exponential, mean 5 s: a session has 1 / (e^(1/5) - 1) whole steps of 1 s."""
     settings = [
@@ -401,6 +402,7 @@ timing = "exponential"
 """A rate with which the model learns, explodes after 300 updates, and then stays where it is."""
 
 
+@pytest.mark.slow
 def test_a_model_that_has_lost_what_it_had_learned_learns_again(tmp_path: Path) -> None:
     """With half the rate. Devices forget what they had not sent of the gradients that exploded."""
     rash = run(parse(RASH, "rash", ["evaluation.recover=false"]), tmp_path / "rash").rows

@@ -151,6 +151,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> float:
     return accuracy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIES)
 def test_one_hostile_device_of_ten_spoils_nothing(name: str, honest: float, tmp_path: Path) -> None:
     """With what counts of its statistics the model is as right as without it; only the sender is named."""

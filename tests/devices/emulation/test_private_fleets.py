@@ -43,6 +43,7 @@ def run(settings: tuple[str, ...], directory: Path) -> tuple[str, list[Evaluatio
     return result.digest, evaluations, updates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [ROUNDS, TREES, SUMS, LOCAL], ids=["rounds", "trees", "sums", "local"])
 def test_private_fleets_learn_and_end(settings: tuple[str, ...], tmp_path: Path) -> None:
     digest, evaluations, updates = run(settings, tmp_path / "one")
@@ -53,6 +54,7 @@ def test_private_fleets_learn_and_end(settings: tuple[str, ...], tmp_path: Path)
     assert run(settings, tmp_path / "two")[0] != digest
 
 
+@pytest.mark.slow
 def test_devices_that_spoil_their_groups_end_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

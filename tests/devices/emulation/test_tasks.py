@@ -51,6 +51,7 @@ def ended(toml: str, directory: Path, *settings: str) -> Ran:
     return ran
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["cyclic", "staircase", "random", "adaptive"])
 def test_stragglers_hold_nobody_up_where_others_have_their_data(order: str, tmp_path: Path) -> None:
     """Six devices compute eight shards in two steps, which is the least; with r = 1 a round takes the ten
@@ -68,6 +69,7 @@ def test_stragglers_hold_nobody_up_where_others_have_their_data(order: str, tmp_
         assert slowed < 0.25
 
 
+@pytest.mark.slow
 def test_a_round_that_needs_three_of_four_takes_no_longer_than_without_stragglers(tmp_path: Path) -> None:
     settings = ("coordination.distinct=6",)
     usual = ended(ALL_FAST, tmp_path / "usual", *settings).rows[-1].time

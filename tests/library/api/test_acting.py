@@ -19,6 +19,7 @@ def device(server: ef.Server, name: str, backend: str) -> ef.Client:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("exports_in_this_process")
 async def test_a_fleet_learns_to_walk_while_a_device_comes_and_goes(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"updates": 240, "batch": 32, "evaluate_every": 0.2, "evaluate": CORRIDOR}

@@ -13,6 +13,7 @@ from tests.library.api.nets import Linear as Net
 from tests.library.api.nets import accuracy, sides
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("exports_in_this_process")
 async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

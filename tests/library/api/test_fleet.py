@@ -158,6 +158,7 @@ def test_metrics_of_a_fleet() -> None:
         fleet(metrics=["r2"])
 
 
+@pytest.mark.slow
 def test_a_sweep_keeps_a_run_a_seed(tmp_path: Path) -> None:
     data = tmp_path / "sides.npz"
     np.savez(data, x_train=X, y_train=Y, x_test=X, y_test=Y)

@@ -98,6 +98,7 @@ async def command(folder: Path) -> AsyncIterator[str]:
         await process.communicate()  # to the end of its pipe
 
 
+@pytest.mark.slow
 async def test_the_same_run_has_the_same_bits_through_each_door(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -306,6 +306,7 @@ async def test_settings_name_functions_by_import_strings(tmp_path: Path) -> None
         named(tmp_path, on_update="lost")
 
 
+@pytest.mark.slow
 async def test_a_rule_and_a_loss_that_only_this_program_has(tmp_path: Path) -> None:
     """And again, from the journal, which has the rule by its name."""
     weighed: list[int] = []
@@ -358,6 +359,7 @@ async def test_an_optimizer_and_a_schedule_of_this_program(tmp_path: Path) -> No
     assert here(tmp_path, optimizer=kind).config.optimizer.kind.endswith("<locals>.kind")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
 async def test_whatever_ends_it_nothing_is_left_behind(
     tmp_path: Path, nothing_stays: None, error: type[BaseException]

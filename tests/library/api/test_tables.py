@@ -58,6 +58,7 @@ async def trained(tmp_path: Path, module: str, held_out: str, mine: str, **clien
             return await server.until()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "stream"), [("onnx", True), ("torch", False)])
 def test_a_regression_learns_at_the_default_rate(tmp_path: Path, backend: str, stream: bool) -> None:
     held_out, mine = table(tmp_path / "held_out.csv", 0), table(tmp_path / "mine.csv", 1)
@@ -72,6 +73,7 @@ def test_a_regression_learns_at_the_default_rate(tmp_path: Path, backend: str, s
     assert abs(predicted.mean() - MEAN) < 60, "in the units of the table"
 
 
+@pytest.mark.slow
 def test_categories_are_learnt(tmp_path: Path) -> None:
     held_out, mine = table(tmp_path / "a.csv", 0, column=True), table(tmp_path / "b.csv", 1, column=True)
     result = asyncio.run(

@@ -29,6 +29,7 @@ def test_config_prints_a_file_that_loads() -> None:
     assert '\n# indices = "grid"  # coding of the positions' in text
 
 
+@pytest.mark.slow
 def test_the_line_that_lets_devices_join_is_a_command_alone(tmp_path: Path) -> None:
     """Its token may end with a dot, which must not seem to be that of a sentence."""
     command = [sys.executable, "-m", "edgeflock", "server", "--set", "server.port=0"]

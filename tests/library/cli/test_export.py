@@ -15,6 +15,7 @@ from edgeflock.shared.errors import ConfigError
 from tests.library.command_line import edgeflock
 
 
+@pytest.mark.slow
 def test_it_writes_both_graphs_and_prints_json(tmp_path: Path) -> None:
     done = edgeflock("export", "tests.library.cli.test_export:talking", "-o", "a/b", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -18,6 +18,7 @@ from tests.devices.emulation.fleets import run as run_watched
 from tests.library.command_line import edgeflock
 
 
+@pytest.mark.slow
 def test_from_the_file_to_the_figures(tmp_path: Path) -> None:
     """In another process, started anew, it comes to what it comes to in this one."""
     path, out = tmp_path / "mixed.toml", tmp_path / "deep" / "out"

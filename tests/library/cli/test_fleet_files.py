@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.library.command_line import edgeflock
 
@@ -25,6 +26,7 @@ def project(folder: Path) -> None:
     (folder / "pis.toml").write_text(FLEET)
 
 
+@pytest.mark.slow
 def test_a_fleet_of_a_projects_model_needs_nothing_that_draws(tmp_path: Path) -> None:
     project(tmp_path)
     done = edgeflock("fleet", "pis.toml", cwd=tmp_path, lacking="matplotlib")
@@ -34,6 +36,7 @@ def test_a_fleet_of_a_projects_model_needs_nothing_that_draws(tmp_path: Path) ->
     assert "accuracy.png" not in (tmp_path / "edgeflock-fleet" / "pis" / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_model_in_this_folder_is_exported(tmp_path: Path) -> None:
     project(tmp_path)
     done = edgeflock("export", "model:Model", "--data", "csv:mine.csv?label=y", "--digest", cwd=tmp_path)

@@ -23,6 +23,7 @@ def table(folder: Path, target: str = "state") -> str:
     return f"csv:mine.csv?label={target}&held=0.2"
 
 
+@pytest.mark.slow
 def test_from_a_table_to_a_checked_project(tmp_path: Path) -> None:
     begin = edgeflock("init", "it", "--data", table(tmp_path), cwd=tmp_path)
     assert begin.returncode == 0, begin.stderr
@@ -43,6 +44,7 @@ def test_from_a_table_to_a_checked_project(tmp_path: Path) -> None:
     assert (again.returncode, "is there already" in again.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_project_without_data_makes_some_up(tmp_path: Path) -> None:
     assert edgeflock("init", cwd=tmp_path).returncode == 0
     done = edgeflock("check", "--set", "compression.select=0", cwd=tmp_path)
@@ -107,6 +109,7 @@ def test_samples_without_a_ready_made_beginning(tmp_path: Path) -> None:
         create_project(tmp_path, f"npz:{tmp_path}/odd.npz")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_held_out_is_no_devices(tmp_path: Path) -> None:
     uri = table(tmp_path, "sum").removesuffix("&held=0.2")
     begin = edgeflock("init", "--data", uri, cwd=tmp_path)
@@ -125,6 +128,7 @@ def test_a_file_that_is_held_out_is_no_devices(tmp_path: Path) -> None:
     assert "held-out" not in apart.stdout
 
 
+@pytest.mark.slow
 def test_targets_that_are_not_scaled_are_told(tmp_path: Path) -> None:
     uri = table(tmp_path, "sum")
     assert edgeflock("init", "--data", uri, cwd=tmp_path).returncode == 0
@@ -134,6 +138,7 @@ def test_targets_that_are_not_scaled_are_told(tmp_path: Path) -> None:
     assert "targets" not in edgeflock("check", cwd=tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_a_learning_rate_is_proposed_and_written(tmp_path: Path) -> None:
     begin = edgeflock("init", "--data", table(tmp_path), cwd=tmp_path)
     assert begin.returncode == 0, begin.stderr
@@ -152,6 +157,7 @@ def test_a_learning_rate_is_proposed_and_written(tmp_path: Path) -> None:
     assert "advice  coordination.learning_rate = 1000 is beyond" in again.stdout, again.stdout
 
 
+@pytest.mark.slow
 def test_the_optimizer_that_a_rate_is_of_is_written_too(tmp_path: Path) -> None:
     assert edgeflock("init", "--data", table(tmp_path), cwd=tmp_path).returncode == 0
     file = tmp_path / "edgeflock.toml"

@@ -44,6 +44,7 @@ async def run(*arguments: str | Path, until_line: bool = False) -> str:
     return line.decode()
 
 
+@pytest.mark.slow
 async def test_status_as_json_has_what_the_screen_has(tmp_path: Path) -> None:
     async with (
         hosting(tmp_path, closed=True, viewer_token="look") as hosted,
@@ -104,6 +105,7 @@ def test_and_no_longer() -> None:
     assert len(run_virtually(watch_run(Told("http://127.0.0.1:1", ""), 5.5)).trend) == 6
 
 
+@pytest.mark.slow
 def test_equal_runs_make_equal_figures(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         draw(state(14, 60), "bytes", tmp_path / name)

@@ -14,6 +14,7 @@ COMMITTED = Path(__file__).parents[3] / "docs" / "results" / "check.json"
 MNIST = Path(os.environ.get("EDGEFLOCK_DATA", "")) / "mnist.npz"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MNIST.is_file(), reason="needs mnist.npz in EDGEFLOCK_DATA")
 def test_the_committed_figures_are_measured_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run of the record, and scheduling: what CI affords of it."""

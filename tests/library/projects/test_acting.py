@@ -16,6 +16,7 @@ def config(*overrides: str) -> Config:
     return parse(overrides=[*usual, *overrides])
 
 
+@pytest.mark.slow
 def test_it_says_what_a_policy_comes_to() -> None:
     found = check_policy(config("local.batch=12", f"client.data={HERE}Corridor?envs=3&length=5"))
     lines = list(found.lines())
@@ -28,6 +29,7 @@ def test_it_says_what_a_policy_comes_to() -> None:
     assert list(found.advice()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [

@@ -24,6 +24,7 @@ def test_the_first_command_installs_the_extra(page: str) -> None:
     assert extras["quickstart"] == ["edgeflock[arrays,torch]"]
 
 
+@pytest.mark.slow
 def test_server_and_clients_import_nothing_else() -> None:
     """What the two processes of a quickstart import, and the data, without the packages of other extras."""
     program = (

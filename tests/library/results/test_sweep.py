@@ -91,6 +91,7 @@ def test_a_refused_run_does_not_block_its_folder(tmp_path: Path) -> None:
     assert len(sweep([right])) == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     """In another process; what waits behind it is not begun."""
     broken = job(tmp_path / "broken", "model.module=tests.devices.emulation.fleets:Missing")

@@ -86,6 +86,7 @@ def test_each_parameter_by_its_own_staleness(
         assert staleness.sigma(slice(None), 40).tolist() == [k in here and delta[k] != 0 for k in range(SIZE)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [slice(None), np.array([0, 1])], ids=["dense", "sparse"])
 @pytest.mark.parametrize(
     ("window", "updates"), [(2, 600), (9, 600), (256, 1100), (257, 1100), (65536, 66000)]

@@ -135,6 +135,7 @@ def test_what_apps_are_told_comes_with_the_run(initial: Path) -> None:
     assert list(known.arrays.kinds) == list(CONTENTS)
 
 
+@pytest.mark.slow
 def test_a_server_of_arrays_needs_no_torch(initial: Path) -> None:
     path, directory = json.dumps(f"arrays:{initial}"), json.dumps(str(initial.parent / "run"))
     loaded = modules_after(

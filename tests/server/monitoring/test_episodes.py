@@ -31,6 +31,7 @@ def test_the_return_is_told_and_its_negative_is_the_loss() -> None:
     assert scores.evaluate(flat.theta())[0] == loss, "the same seeds"
 
 
+@pytest.mark.slow
 def test_another_process_comes_to_the_same() -> None:
     name = "Corridor?length=5&episodes=4&sampled"
     flat, elsewhere = FlatModule(POLICY, "a2c"), EpisodeProcess(settings(name))
@@ -46,18 +47,21 @@ def test_an_environment_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
         judge.evaluate(FlatModule(POLICY, "a2c").theta())
 
 
+@pytest.mark.slow
 def test_an_environment_that_fails_says_why() -> None:
     judge = EpisodeProcess(settings("Broken"))
     with pytest.raises(RuntimeError, match="ZeroDivisionError: the motor is off"):
         judge.evaluate(FlatModule(POLICY, "a2c").theta())
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_begin_is_no_end_of_the_server() -> None:
     judge = EpisodeProcess(settings("Corridor", module="no_such_module_of_anybody:Policy"))
     with pytest.raises(RuntimeError, match="ended; the log says why"):
         judge.evaluate(np.zeros(3, np.float32))
 
 
+@pytest.mark.slow
 def test_a_run_of_devices_that_act(tmp_path: Path) -> None:
     set_ = [f"server.directory={tmp_path}", f"model.module={POLICY}", "model.loss=a2c"]
     with open_run(parse(overrides=[*set_, f"model.data={HERE}Corridor"])) as hosted:

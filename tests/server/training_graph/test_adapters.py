@@ -109,6 +109,7 @@ def onnx_backend(folder: Path, lora: Lora = LORA) -> OnnxBackend:
     return OnnxBackend(graphs().step, adapted(lora)[0].layout, base=file_of(folder, lora))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lora", [LORA, INT8])
 @pytest.mark.parametrize("make", [torch_backend, onnx_backend])
 def test_both_backends_agree_with_autograd(make: Any, lora: Lora, tmp_path: Path) -> None:

@@ -193,6 +193,7 @@ def stable(
     raise AssertionError("no batch is stable")
 
 
+@pytest.mark.slow
 @every_model
 def test_gradients_statistics_and_evaluations_are_torch_s(name: str) -> None:
     model, graphs = MODELS[name], exported(name)
@@ -334,6 +335,7 @@ def test_the_same_model_is_the_same_bytes() -> None:
     assert done.stdout.split() == [sha256(octets).hexdigest() for octets in (ours.step, ours.evaluation)]
 
 
+@pytest.mark.slow
 def test_a_single_sample_is_example_enough(capsys: pytest.CaptureFixture[str]) -> None:
     """And the export leaves no trace in torch, in the caller's data or on the terminal."""
     model = MODELS["Switch"]
@@ -357,6 +359,7 @@ def pictures(size: int = 8) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     return random.standard_normal((size, 4, 4, 4)).astype(np.float32), random.integers(0, 4, size)
 
 
+@pytest.mark.slow
 def test_a_model_that_drops_at_random_passes() -> None:
     """And drops anew in every step, but never in an evaluation."""
     x, y = pictures()
@@ -370,6 +373,7 @@ def test_a_model_that_drops_at_random_passes() -> None:
     assert judged == pytest.approx(flat.evaluate(theta, x, y)[0], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_dropout_that_forgets_its_factor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(x: Any, share: float, training: bool | None) -> tuple[Any, Any]:
         draws: Any = op.RandomUniformLike(x)
@@ -407,6 +411,7 @@ UNKNOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shape", "says"), [(n, s, w) for n, (s, w) in UNKNOWN.items()])
 def test_what_has_no_translation_is_named(name: str, shape: tuple[int, ...], says: list[str]) -> None:
     said = refusal(name, shape)
@@ -438,11 +443,13 @@ def test_a_forward_by_values_is_refused(name: str) -> None:
     assert "must not depend on the values" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["by_length", "one_by_one", "by_calls"])
 def test_a_forward_by_anything_but_its_input_is_refused(name: str) -> None:
     assert "nor on how many samples there are" in refusal(name, SIX)
 
 
+@pytest.mark.slow
 def test_what_onnxruntime_cannot_run_is_refused() -> None:
     assert "cannot run" in refusal("half_precision", SIX)
 
@@ -492,6 +499,7 @@ def spoiled(translation: Callable[..., Any], which: int) -> Callable[..., Any]:
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operator", "which", "name"),
     [

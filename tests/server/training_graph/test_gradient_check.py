@@ -113,6 +113,7 @@ def normalised() -> object:
     return nn.Sequential(*widths, nn.ReLU(), nn.Linear(64, 4))
 
 
+@pytest.mark.slow
 def test_what_rounding_leaves_of_sums_that_cancel_passes() -> None:
     # Refused for the second bias without that, by 5.9 ten thousandths.
     draws = np.random.default_rng(1)

@@ -38,6 +38,7 @@ def test_the_table_in_the_documentation_is_of_today() -> None:
     assert found == table(), "EDGEFLOCK_REDRAW=1 writes it anew"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.long) for name in EXPORTED]
 )

@@ -70,6 +70,7 @@ def gone(pid: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 async def test_it_serves_the_model_s_graphs(tmp_path: Path, data: str, started: Started) -> None:
     """To who has joined; compressed to who likes; once; and answers others meanwhile.
 
@@ -128,6 +129,7 @@ async def test_it_serves_the_model_s_graphs(tmp_path: Path, data: str, started: 
                 assert (await get(other))[0] == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "uri", "says"),
     [
@@ -234,6 +236,7 @@ async def test_the_server_s_end_is_the_export_s(tmp_path: Path, data: str, start
         await asking
 
 
+@pytest.mark.slow
 async def test_who_hangs_up_ends_it_for_nobody_else(data: str, started: Started) -> None:
     store = GraphStore(ModelSettings(module=f"{NETS}by_number", data=data))
     first, second = (asyncio.create_task(store.get("step")) for _ in range(2))

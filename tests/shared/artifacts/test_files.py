@@ -102,6 +102,7 @@ def test_a_damaged_description_is_named(key: str, value: str) -> None:
         ModelInfo.read({**INFO.metadata(), key: value}, "m.onnx")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "x"),
     [
@@ -133,6 +134,7 @@ def digits() -> Graphs:
     return export_graphs("edgeflock.client.zoo:DigitsCNN", "cross_entropy", None, "digits:")
 
 
+@pytest.mark.slow
 def test_eight_bits_are_smaller_and_near() -> None:
     graphs = digits()
     flat = FlatModule("edgeflock.client.zoo:DigitsCNN", "cross_entropy")

@@ -244,6 +244,7 @@ def test_a_graph_that_is_too_long_is_not_looked_at() -> None:
         read(bytes(reading.LARGEST_GRAPH + 1))
 
 
+@pytest.mark.slow
 def test_damaged_graphs_are_refused_or_are_graphs() -> None:
     taken = [survived(octets) for octets in islice(damaged_graphs(15), 2000)]
     assert 0.02 < sum(taken) / len(taken) < 0.5, "some of both"

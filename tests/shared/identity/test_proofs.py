@@ -1,5 +1,6 @@
 """Proofs hold for exactly what was signed, by exactly who did."""
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ joinings = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(sessions)
 def test_its_owner_proves_a_key_and_nobody_else(said: tuple[bytes, bytes, bytes, str]) -> None:

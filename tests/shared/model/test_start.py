@@ -75,6 +75,7 @@ def test_any_language_can_make_it(seed: int) -> None:
     assert generate(start, LAYOUT).tolist() == by_hand(start, LAYOUT)
 
 
+@pytest.mark.slow
 def test_long_tensors_are_made_in_parts_that_fit() -> None:
     layout = Layout.from_shapes([("u", (70_000,)), ("n", (70_000,))])
     start = Start(3, (Filling(UNIFORM, -0.1, 0.3), Filling(NORMAL, -0.1, 0.3)))

@@ -121,6 +121,7 @@ def test_devices_that_are_told_of_different_ranges_share_no_key() -> None:
     assert "was not encrypted for this device in this round" in round.refusals[107]
 
 
+@pytest.mark.slow
 def test_signatures_of_an_earlier_round_are_refused() -> None:
     """The digest of a large round is the server's word, so it may say the same one again."""
     first = Round(draw_vectors(40, SHAPE), SHAPE, seed=1)

@@ -1,5 +1,6 @@
 """What each role may do to a run, and how it is asked, done and told."""
 
+import pytest
 from textual.events import Key
 from textual.widgets import Input
 
@@ -16,6 +17,7 @@ def live_as(role: Role, server: Feed) -> Live:
     return Live(FeedClient(server.url, ""))
 
 
+@pytest.mark.slow
 async def test_a_viewer_is_offered_no_action() -> None:
     async with serving() as server, screen(live_as("viewer", server), size=WIDE) as pilot:
         await pilot.press("2")
@@ -34,6 +36,7 @@ async def test_a_viewer_is_offered_no_action() -> None:
         assert server.acts == []
 
 
+@pytest.mark.slow
 async def test_an_admin_is_asked_and_then_it_is_done() -> None:
     async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
         await pilot.press("2")
@@ -68,6 +71,7 @@ async def test_an_admin_is_asked_and_then_it_is_done() -> None:
         ]
 
 
+@pytest.mark.slow
 async def test_an_admin_goes_back_to_an_earlier_model() -> None:
     async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
         await shows(pilot, "admin")
@@ -80,6 +84,7 @@ async def test_an_admin_goes_back_to_an_earlier_model() -> None:
         assert server.acts == []
 
 
+@pytest.mark.slow
 async def test_what_is_typed_is_asked_and_then_it_is_done() -> None:
     async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
         await shows(pilot, "admin")
@@ -101,6 +106,7 @@ async def test_what_is_typed_is_asked_and_then_it_is_done() -> None:
         ]
 
 
+@pytest.mark.slow
 async def test_keys_that_arrive_together_with_the_filters_go_to_it() -> None:
     """As a terminal sends what was pasted or typed while the screen was busy: p would pause a device."""
     async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
@@ -113,6 +119,7 @@ async def test_keys_that_arrive_together_with_the_filters_go_to_it() -> None:
         assert len(pilot.app.screen_stack) == 1
 
 
+@pytest.mark.slow
 async def test_a_paused_device_is_resumed_and_nothing_is_done_by_half() -> None:
     async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
         await pilot.press("slash", *"state:paused", "enter", "p")
@@ -130,6 +137,7 @@ async def test_a_paused_device_is_resumed_and_nothing_is_done_by_half() -> None:
         assert server.acts == [("/v1/devices/pi4-5/resume", {})]
 
 
+@pytest.mark.slow
 async def test_what_is_done_to_marked_devices_is_asked_once() -> None:
     async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
         await shows(pilot, "admin")
@@ -158,6 +166,7 @@ async def test_what_is_done_to_marked_devices_is_asked_once() -> None:
         assert server.acts == [*pause, *((f"/v1/devices/jetson-{n}/drop", {}) for n in (1, 6, 11))]
 
 
+@pytest.mark.slow
 async def test_what_the_server_refuses_is_shown() -> None:
     async with serving() as server, screen(live_as("admin", server), size=WIDE) as pilot:
         server.refusal = (409, "the run has ended")

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from edgeflock.shared.protocol.frames import Finding, Frame, Point
 from edgeflock.tui.sources.feed_client import FeedClient
 from edgeflock.tui.sources.live import Live
@@ -78,6 +80,7 @@ async def test_the_configuration_scrolls_and_marks_what_was_changed() -> None:
         await shows(pilot, "run 5f3c0ad1e2b49687")
 
 
+@pytest.mark.slow
 async def test_the_device_page_has_the_history_of_the_server_and_goes_on_with_the_feed() -> None:
     told: list[Frame] = list(frames(14, 61))
     async with serving(*told[:61]) as server, screen(Live(FeedClient(server.url, "")), size=WIDE) as pilot:

@@ -10,6 +10,7 @@ from edgeflock.tui.screen.app import Top, binding_ids
 from tests.tui.screen.monitor import asked, frozen, screen, shows, text, top, until
 
 
+@pytest.mark.slow
 async def test_labels_are_kept(tmp_path: Path) -> None:
     async with screen(folder=tmp_path) as pilot:
         await pilot.press("2", "n")

@@ -1,5 +1,7 @@
 """The table of devices under somebody's hands: cursor, order, columns, filter, mouse."""
 
+import pytest
+
 from tests.tui.screen.monitor import frozen, screen, shows, text, top, until
 
 
@@ -8,6 +10,7 @@ def fleet_of(pilot_text: str) -> list[str]:
     return [line[2:].split()[0] for line in pilot_text.splitlines()[4:-2] if line[2:].strip()]
 
 
+@pytest.mark.slow
 async def test_the_cursor_moves_and_opens_the_device_it_is_on() -> None:
     async with screen(frozen(60)) as pilot:
         await pilot.press("2")
@@ -62,6 +65,7 @@ async def test_a_click_sorts_chooses_and_opens() -> None:
         await shows(pilot, "esc back")
 
 
+@pytest.mark.slow
 async def test_columns_that_do_not_fit_are_to_the_right() -> None:
     async with screen() as pilot:
         await pilot.press("2")

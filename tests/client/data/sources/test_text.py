@@ -46,6 +46,7 @@ async def test_lines_are_taken_as_they_are_piped_in() -> None:
         assert labels([chunk async for chunk in source]) == [7]
 
 
+@pytest.mark.slow
 def test_a_file_as_stdin_will_do(tmp_path: Path) -> None:
     (tmp_path / "readings.csv").write_text("a,b,y\n" + "".join(f"{i},{-i},{i}\n" for i in range(50_000)))
     program = (

@@ -37,6 +37,7 @@ def played(fleet: FleetFile, directory: Path) -> tuple[FleetResult, list[Evaluat
     return result, told
 
 
+@pytest.mark.slow
 def test_it_learns_to_walk_and_the_same_seed_does_the_same(tmp_path: Path) -> None:
     result, told = played(file(), tmp_path / "a")
     assert result.ended == "complete"

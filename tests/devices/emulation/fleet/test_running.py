@@ -156,6 +156,7 @@ def test_a_run_leaves_its_folder_only_when_it_is_cut_short(directory: Path) -> N
     assert not directory.exists()
 
 
+@pytest.mark.slow
 @given(cuts=st.lists(st.integers(1, 36), min_size=1, max_size=3))
 @settings(max_examples=10)
 def test_interrupted_it_comes_to_the_same_and_computes_nothing_twice(

@@ -41,6 +41,7 @@ def found_in(prepared: PreparedFleet, folder: Path) -> tuple[list[Finding], list
     return found, evaluations
 
 
+@pytest.mark.slow
 def test_classes_that_a_slow_device_alone_holds_are_lost_and_it_is_named(tmp_path: Path) -> None:
     prepared = fleet(30.0)
     everything = concatenate(prepared.shares)
@@ -59,6 +60,7 @@ def test_classes_that_a_slow_device_alone_holds_are_lost_and_it_is_named(tmp_pat
     assert [right for right, _ in evaluations[-1].classes][8:] == pytest.approx([0, 0], abs=3)
 
 
+@pytest.mark.slow
 def test_of_honest_devices_no_class_is_lost(tmp_path: Path) -> None:
     found, evaluations = found_in(fleet(1.0), tmp_path)
     assert found == []

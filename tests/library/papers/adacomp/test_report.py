@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from edgeflock.papers.adacomp import experiments
 from edgeflock.papers.adacomp.experiments import QUICK
 from edgeflock.papers.adacomp.report import PAPER, report
@@ -18,6 +20,7 @@ from tests.library.papers.adacomp.runs import (
 )
 
 
+@pytest.mark.slow
 def test_the_report(tmp_path: Path) -> None:
     results = results_of(DENSE, SMALL)
     markdown = report(results, summary_of(results), tmp_path)
@@ -72,6 +75,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert "mean and range over the seeds" in svg
 
 
+@pytest.mark.slow
 def test_the_report_without_a_reduction(tmp_path: Path) -> None:
     results = results_of(SHORT, SMALL)
     markdown = report(results, summary_of(results), tmp_path)
@@ -79,6 +83,7 @@ def test_the_report_without_a_reduction(tmp_path: Path) -> None:
     assert "times** less" not in markdown
 
 
+@pytest.mark.slow
 def test_both_models_of_a_run_and_the_learning_rates(tmp_path: Path) -> None:
     results = results_of(DENSE, SMALL)
     rows = [{**row, "metrics": {"unaveraged": row["accuracy"] - 0.1}} for row in DENSE[0].rows]

@@ -49,6 +49,7 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> list[list[Job]]:
     return asked
 
 
+@pytest.mark.slow
 def test_the_whole_reproduction(
     tmp_path: Path, mnist: str, swept: list[list[Job]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +77,7 @@ def test_the_whole_reproduction(
     assert len({job.path for job in parts}) == 30
 
 
+@pytest.mark.slow
 def test_quick_has_no_grid_and_one_seed(
     tmp_path: Path, mnist: str, swept: list[list[Job]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +124,7 @@ SOME = {
 }
 
 
+@pytest.mark.slow
 def test_finished_reports_what_has_ended_and_runs_nothing(
     tmp_path: Path, mnist: str, swept: list[list[Job]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,6 +142,7 @@ def test_finished_reports_what_has_ended_and_runs_nothing(
     assert set(summary["table2"]) == {"10 images, crashes, n=200"}
 
 
+@pytest.mark.slow
 def test_finished_without_a_part_leaves_it_out(tmp_path: Path, mnist: str) -> None:
     leave_runs(mnist, tmp_path, {key: seeds for key, seeds in SOME.items() if key[0] != "table 2"})
     report_finished(mnist, tmp_path)

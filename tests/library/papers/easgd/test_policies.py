@@ -59,6 +59,7 @@ def run(out: Path, *, quick: bool = False, finished: bool = False) -> None:
     reproduce_easgd_rl(Reproduction("this", out, quick=quick, finished=finished))
 
 
+@pytest.mark.slow
 def test_the_whole_reproduction(tmp_path: Path, swept: list[Job]) -> None:
     run(tmp_path)
     panels = json.loads((tmp_path / "easgd-rl.json").read_text())["panels"]
@@ -76,6 +77,7 @@ def test_the_whole_reproduction(tmp_path: Path, swept: list[Job]) -> None:
         assert "mean return of episodes" in (tmp_path / "easgd-rl-figure4.svg").read_text()
 
 
+@pytest.mark.slow
 def test_quick_is_one_seed_of_five_workers(tmp_path: Path, swept: list[Job]) -> None:
     run(tmp_path, quick=True)
     assert {(job.seed, job.file.fleet.devices) for job in swept} == {(0, 15)}

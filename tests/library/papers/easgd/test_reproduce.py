@@ -57,6 +57,7 @@ def run(folder: str, out: Path, *, finished: bool = False, seeds: int = 0) -> No
     reproduce_easgd(Reproduction("this", out, folder, quick=True, seeds=seeds, finished=finished))
 
 
+@pytest.mark.slow
 def test_the_whole_reproduction(folder: str, tmp_path: Path, swept: list[Job]) -> None:
     out = tmp_path / "out"
     run(folder, out)
@@ -78,6 +79,7 @@ def test_the_whole_reproduction(folder: str, tmp_path: Path, swept: list[Job]) -
         assert (out / f"{name}.svg").exists()
 
 
+@pytest.mark.slow
 def test_several_seeds_are_of_the_two_that_are_to_be_equal(
     folder: str, tmp_path: Path, swept: list[Job]
 ) -> None:

@@ -27,6 +27,7 @@ def done(one: Experiment, out: Path) -> Measured:
     return Measured(one, Setting(one.name, [found]))
 
 
+@pytest.mark.slow
 def test_buffers_grow_by_equation_2_or_not_at_all(tmp_path: Path) -> None:
     """S1': each device has (t S - S) T + S samples after T iterations, or at most a second of them."""
     parts = [one for one in experiments.buffers(TINY) if one.name.startswith("S1' ResNet152")]

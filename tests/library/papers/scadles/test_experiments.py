@@ -130,6 +130,7 @@ def test_the_iterations_of_table_4_follow_from_equation_2() -> None:
         assert waiting == pytest.approx(persisted, rel=0.01)
 
 
+@pytest.mark.slow
 def test_table_5_and_figure_9_are_complete() -> None:
     for task in TASKS:
         table = named(one for one in everything(FULL) if one.part == f"compression, {task.name}")

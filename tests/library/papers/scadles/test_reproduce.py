@@ -61,6 +61,7 @@ def reproduced(
     )
 
 
+@pytest.mark.slow
 def test_the_whole_reproduction(
     tmp_path: Path, folder: str, swept: list[list[Job]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +87,7 @@ def test_the_whole_reproduction(
         assert "<svg" in (out / f"scadles-{name}.svg").read_text()
 
 
+@pytest.mark.slow
 def test_quick_leaves_out_the_longest_parts(
     tmp_path: Path, folder: str, swept: list[list[Job]], capsys: pytest.CaptureFixture[str]
 ) -> None:

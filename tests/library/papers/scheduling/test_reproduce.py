@@ -18,6 +18,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_it_leaves_tables_numbers_and_figures(results: Path) -> None:
     for name in ("figure1.png", "figure1.svg", "targets.png", "targets.svg"):
         assert (results / f"scheduling-{name}").stat().st_size > 5000
@@ -36,6 +37,7 @@ def test_it_leaves_tables_numbers_and_figures(results: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_paper_is_beside_ours(results: Path) -> None:
     page = (results / "scheduling.md").read_text()
     assert "| scenario 1 | about 16% |" in page

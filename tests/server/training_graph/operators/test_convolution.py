@@ -148,6 +148,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(channels, made, size, kernel, stride, padding, dilation, groups, True, extra)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(case=cases())
 def test_however_the_kernel_moves(case: Case) -> None:

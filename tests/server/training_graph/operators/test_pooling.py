@@ -75,6 +75,7 @@ def pairs(low: int, high: int) -> st.SearchStrategy[Pair]:
     return st.tuples(st.integers(low, high), st.integers(low, high))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.data())
 def test_however_the_window_moves(data: st.DataObject) -> None:
