@@ -25,6 +25,9 @@ ADAFACTOR = "adafactor"
 ADAFACTOR_RATE, ADAPTERS_RATE = 0.01, 0.03
 """The usual step of a device moves a parameter by this part of its tensor's RMS. The second is for adapters,
 of which half begin with zeros (docs/results/finetune.md)."""
+ADAFACTOR_DEVICES = 10
+"""These rates fit so many devices at a time, or more. Updates of fewer are less stale, and the best rate is
+higher (docs/cohorts.md)."""
 
 
 class Config(Section):
@@ -77,6 +80,9 @@ class Config(Section):
         if _uses_adafactor(settings, traits):
             lora = _section_of(settings, "model").get("lora", {})
             usual = ADAFACTOR_RATE if lora in ({}, "{}", "", LoraSettings()) else ADAPTERS_RATE
+            cohort = str(_section_of(settings, "coordination").get("cohort", 0))
+            if not traits.gathers and cohort.isdecimal() and 0 < int(cohort) < ADAFACTOR_DEVICES:
+                usual = round(usual * (ADAFACTOR_DEVICES / int(cohort)) ** (1 / 3), 4)
             if not traits.elastic:
                 settings = _with_defaults(settings, "coordination", {"learning_rate": usual})
             rate = _section_of(settings, "coordination").get("learning_rate", usual)

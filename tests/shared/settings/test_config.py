@@ -498,6 +498,23 @@ def test_devices_go_by_adafactor_at_its_own_rate_unless_a_rate_is_given() -> Non
 
 
 @pytest.mark.parametrize(
+    ("overrides", "rate"),
+    [
+        (["coordination.cohort=3"], 0.0149),
+        (["coordination.cohort=1"], 0.0215),
+        (["coordination.cohort=10"], 0.01),
+        (["coordination.cohort=200"], 0.01),
+        (["coordination.cohort=3", 'model.lora={"targets": ["head"]}'], 0.0448),
+        (["coordination.cohort=3", "coordination.mode=cohort", "local.optimizer=adafactor"], 0.01),
+        (["coordination.cohort=3", "local.optimizer=sgd"], 0.05),
+        (["coordination.cohort=3", "local.optimizer=adafactor", "coordination.learning_rate=0.01"], 0.01),
+    ],
+)
+def test_the_rate_is_higher_if_few_devices_train_at_a_time(overrides: list[str], rate: float) -> None:
+    assert parse(overrides=overrides).coordination.learning_rate == rate
+
+
+@pytest.mark.parametrize(
     "override",
     [
         "coordination.mode=rounds",
