@@ -229,6 +229,11 @@ class RunReplaced(Exception):
     """After a reconnect the server hosts another run: begin anew."""
 
 
+def one_line(error: Exception) -> str:
+    """Return the text of a library's error, which may have several lines, on one."""
+    return " ".join(str(error).split())
+
+
 def _leaves(kind: type[Refused]) -> list[type[Refused]]:
     children = kind.__subclasses__()
     return [leaf for child in children for leaf in _leaves(child)] if children else [kind]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends.backend import Predictor
 from edgeflock.shared.data.samples import IGNORED
-from edgeflock.shared.errors import BadGraph, ConfigError, EdgeflockError
+from edgeflock.shared.errors import BadGraph, ConfigError, EdgeflockError, one_line
 from edgeflock.shared.graphs import step as steps
 from edgeflock.shared.model.base_file import BaseFile
 from edgeflock.shared.model.fields import Inputs, arrays_by_name, describe_shape, rows
@@ -162,7 +162,7 @@ class OnnxBackend:
         except RuntimeError as error:
             raise ConfigError(
                 f"{self._model} cannot train on inputs {describe_shape(x)} with targets {y.dtype}: "
-                f"{_flat(error)}"
+                f"{one_line(error)}"
             ) from error
         if self._untried and np.isfinite(result[1]).all():
             cpu = self._step
@@ -348,7 +348,7 @@ def select_fastest(
                 raise RuntimeError(f"its gradient is off by {error / np.linalg.norm(expected):.1e}")
             timed[name] = min(_seconds(step, batch, clock) for _ in range(_RUNS)), step
         except Exception as error:  # onnxruntime's errors have no base of their own
-            log.warning("execution provider %s is not used: %s", name, _flat(error))
+            log.warning("execution provider %s is not used: %s", name, one_line(error))
     for name, (seconds, _) in timed.items():
         log.info("execution provider %s takes %.2f ms a step", name, 1e3 * seconds)
     name = min(timed, key=lambda name: timed[name][0])
@@ -380,8 +380,4 @@ def _naming(graph: str, failed: str, kind: type[EdgeflockError] = BadGraph) -> I
     except BadGraph as error:
         raise BadGraph(f"{graph}: {error}") from error
     except Exception as error:
-        raise kind(f"{failed}: {_flat(error)}") from error
-
-
-def _flat(error: Exception) -> str:
-    return " ".join(str(error).split())
+        raise kind(f"{failed}: {one_line(error)}") from error

@@ -90,12 +90,11 @@ def _names(uri: Uri, option: str) -> tuple[str, ...]:
 class LineReader:
     r"""Reads lines of at most RECORD_BYTES. A line ends with \n or \r\n, which it does not include."""
 
-    def __init__(self, tally: Skipped, offset: int = 0) -> None:
-        """`offset` is the offset of the first block in its file."""
+    def __init__(self, tally: Skipped) -> None:
         self._tally = tally
         self._partial = bytearray()
         self._too_long = False
-        self._offset = offset
+        self._offset = 0
         self._number = 0
 
     def feed(self, block: bytes) -> list[tuple[int, int, bytes]]:

@@ -37,32 +37,26 @@ class Buffer(Protocol):
 
     def __len__(self) -> int:
         """The number of waiting samples."""
-        ...
 
     def add(self, chunk: StreamChunk, now: float) -> None: ...
 
     def take(self, count: int, now: float) -> Batch:
         """Take the oldest `count` samples, or fewer, of one shape. At least one must wait."""
-        ...
 
     def settle(self) -> None:
         """Mark the taken samples as used."""
-        ...
 
     def take_back(self) -> None:
         """Return the samples taken since the last `settle` to the front."""
-        ...
 
     def age(self, now: float) -> float:
         """Return the seconds since the oldest sample arrived, or 0 if none waits.
 
         If the clock was set back, it is the absolute difference.
         """
-        ...
 
     def count_within(self, seconds: float) -> int:
         """Return how many waiting samples arrived less than `seconds` after the oldest of them."""
-        ...
 
     def close(self) -> None: ...
 

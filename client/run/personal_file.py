@@ -2,8 +2,7 @@
 
 Each device has one file for each run in its folder, DIGEST-RUN.personal (training/spool.py), of the MAX_RUNS
 runs that it trained last. Its fields are the layers as [[name, shape], ...], and their parameters as
-little-endian float32. A damaged file is not used. A backup of a device copies these files. Earlier versions
-kept one run, in DIGEST.personal, which is still read.
+little-endian float32. A damaged file is not used. A backup of a device copies these files.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ class PersonalFile(DeviceFile):
     def __init__(self, directory: Path, server: str, device: str) -> None:
         loss = "this device's personal layers are lost when it ends"
         super().__init__(directory, server, device, "personal", loss)
-        self._earlier = self.path
+        self._stem = self.path.stem
         self._run, self._shapes = "", list[object]()
         self._theta: NDArray[np.float32] | None = None
         self._saved_at = time.monotonic()
@@ -45,16 +44,13 @@ class PersonalFile(DeviceFile):
         assert welcome.personal is not None, "the caller checks"
         self.save()
         self._run, self._shapes, self._theta = welcome.run, welcome.personal.shapes, None
-        own = self._earlier.stem + f"-{hashlib.sha256(self._run.encode()).hexdigest()[:16]}.personal"
+        own = f"{self._stem}-{hashlib.sha256(self._run.encode()).hexdigest()[:16]}.personal"
         self._drop_oldest(own)
-        self.path = self._earlier.with_name(own)
+        self.path = self.path.with_name(own)
         try:
             found = self.read()
             if found is None:
-                self.path = self._earlier
-                found = self.read()
-                if found is None or found[0] != self._run:
-                    return None
+                return None
             run, shapes, values = found
             if (run, shapes) != (self._run, self._shapes):
                 raise ValueError(f"{self.path} has other layers")
@@ -62,14 +58,12 @@ class PersonalFile(DeviceFile):
         except (ValueError, TypeError) as reason:
             log.warning("%s; the personal layers start anew", reason)
             return None
-        finally:
-            self.path = self._earlier.with_name(own)
         return theta if np.isfinite(theta).all() else None
 
     def _drop_oldest(self, own: str) -> None:
         """Remove the files of all but the last runs, so that there is room for that named `own`."""
         with suppress(OSError):
-            others = [path for path in self.path.parent.glob(f"{self._earlier.stem}-*") if path.name != own]
+            others = [path for path in self.path.parent.glob(f"{self._stem}-*") if path.name != own]
             others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
             for path in others[MAX_RUNS - 1 :]:
                 path.unlink()

@@ -1,6 +1,5 @@
 """The runs of one device at a server that hosts several: those that it names, or the one for its labels."""
 
-import asyncio
 import json
 import logging
 import re
@@ -11,6 +10,7 @@ from yarl import URL
 
 from edgeflock.client.identity import default_path, joined_runs, run_in, urls_of
 from edgeflock.client.neighbour import rate_of, share_of
+from edgeflock.client.transport.downloads import read_body
 from edgeflock.shared.errors import ConfigError, EdgeflockError, ServerAtFault
 from edgeflock.shared.identity import tls_for
 from edgeflock.shared.protocol.backoff import failure_reason
@@ -118,11 +118,7 @@ async def _runs_at(server: URL, *, insecure: bool) -> tuple[dict[str, set[str]],
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), timeout=_SECONDS) as http,
             http.get(server / "v1/runs", allow_redirects=False) as response,
         ):
-            try:
-                await response.content.readexactly(_LONGEST_LIST)
-                raise ServerAtFault(f"{server} lists more runs than fit in {_LONGEST_LIST} bytes")
-            except asyncio.IncompleteReadError as whole:
-                document: Any = json.loads(whole.partial)
+            document: Any = json.loads(await read_body(response, _LONGEST_LIST))
         rows = {
             str(row["name"]): {printable(str(label)) for label in row["labels"]} for row in document["runs"]
         }

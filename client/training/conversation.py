@@ -77,13 +77,25 @@ class DeviceConversation:
         return record
 
 
-class QuestionLink:
-    """A device's questions to its server. A subclass asks them, over a socket or an emulated link.
+class ServerLink:
+    """The server as a worker sees it. A subclass asks, over a socket or an emulated link.
 
-    They raise Refused or RunOver, and over a socket RunReplaced.
+    Questions raise Refused or RunOver, and over a socket RunReplaced.
     """
 
     conversation: DeviceConversation
+
+    async def join(self) -> Welcome:
+        """Connect and return the run's terms."""
+        raise NotImplementedError
+
+    async def task(self) -> Task | None:
+        """Return the next task, after a pull or after a Task without one; None: pull again."""
+        raise NotImplementedError
+
+    async def round_end(self) -> None:
+        """Wait until the round in which the device computes is over."""
+        raise NotImplementedError
 
     async def ask(self, question: Record, expected: type[R]) -> R:
         """Send a question, and return its answer."""
@@ -94,11 +106,14 @@ class QuestionLink:
         return await self.ask(update, Receipt)
 
     async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
-        """Return the model, or parameters `start` to `stop` - 1."""
+        """Return the model, or parameters `start` to `stop` - 1, for a replica of version `base`.
+
+        `held` is Replica.held, which tells the server exactly what the replica contains.
+        """
         return await self.ask(Pull(base, held, start, stop), Model)
 
     async def offer(self, update: Update) -> Task:
-        """Send `update`; return its result with the next task."""
+        """In a run of tasks: send `update`; return its result with the next task."""
         return await self.ask(update, Task)
 
     async def sum(self, message: SecureSum) -> SecureSum:

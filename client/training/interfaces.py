@@ -1,52 +1,22 @@
-"""What a worker needs: the interface of its server; what it reports; and what the modes of a run share."""
+"""What a worker needs of its program; what it reports; and what the modes of a run share."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from edgeflock.client.data import Batches
+from edgeflock.client.training.conversation import ServerLink
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.shared.errors import Diverged, Refused, ServerAtFault, Unauthorized
-from edgeflock.shared.protocol.messages import Model, Receipt, SecureSum, Task, Update, Welcome
+from edgeflock.shared.protocol.messages import Model, Welcome
 
 log = logging.getLogger(__name__)
 
 MAX_REFUSALS = 3
 """The device gives up after this many consecutive updates refused for their size."""
-
-
-class ServerLink(Protocol):
-    """The server as a worker sees it: transport.Link, or an emulated one."""
-
-    async def join(self) -> Welcome:
-        """Connect and return the run's terms."""
-
-    async def pull(self, base: int | None, held: int = 0, start: int = 0, stop: int = 0) -> Model:
-        """Return the model, or parameters `start` to `stop` - 1, for a replica of version `base`.
-
-        `held` is Replica.held, which tells the server exactly what the replica contains.
-        """
-
-    async def push(self, update: Update) -> Receipt:
-        """Send `update` and return its receipt."""
-
-    async def offer(self, update: Update) -> Task:
-        """In a run of tasks: send `update`, and return its result with the next task."""
-
-    async def task(self) -> Task | None:
-        """Return the next task, after a pull or after a Task without one; None: pull again."""
-
-    async def round_end(self) -> None:
-        """Wait until the round in which the device computes is over."""
-
-    async def sum(self, message: SecureSum) -> SecureSum:
-        """Send a step of a secure sum, and return its answer."""
-
-    def announce_layout(self, layout: bytes) -> None:
-        """Send this digest of the device's layout whenever it connects."""
 
 
 PermissionWait = Callable[[], Awaitable[bool]]

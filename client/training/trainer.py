@@ -84,16 +84,7 @@ class Trainer:
         self._memory_before = self._memory
         if sequence % max(1, self._welcome.evaluate) == 0:
             self._evaluate(theta)
-        adafactor = copy(self._adafactor)
-        restore = None if self._personal is None else self._personal.checkpoint()
-        try:
-            steps = self._descend(theta, stopped)
-        except TrainingFailed:  # the next attempt takes the same batches
-            self._adafactor = adafactor
-            if restore is not None:
-                restore()
-            raise
-        layout = self.layout.parameters
+        steps, layout = self._descend(theta, stopped), self.layout.parameters
         direction = steps.gradient
         if self._calibration is not None:
             direction = np.float32(self._calibration.importance) * direction
@@ -112,13 +103,7 @@ class Trainer:
 
         It counts as unsent until `mark_summed`. Raises as `step`.
         """
-        restore = None if self._personal is None else self._personal.checkpoint()
-        try:
-            steps = self._descend(theta, lambda: False)
-        except TrainingFailed:
-            if restore is not None:
-                restore()
-            raise
+        steps = self._descend(theta, lambda: False)
         self._memory_before = self._memory
         corrected, self._memory = accumulate(self._memory, steps.gradient, self._welcome.feedback, base)
         return replace(steps, gradient=corrected)
@@ -214,7 +199,21 @@ class Trainer:
         return gradient
 
     def _descend(self, theta: NDArray[np.float32], stopped: Callable[[], bool]) -> LocalSteps:
-        """Compute the run's local steps from theta on and return their sum."""
+        """Compute the run's local steps from theta on and return their sum.
+
+        If training fails, what the steps changed is restored: the next attempt takes the same batches.
+        """
+        adafactor = copy(self._adafactor)
+        restore = None if self._personal is None else self._personal.checkpoint()
+        try:
+            return self._sum_steps(theta, stopped)
+        except TrainingFailed:
+            self._adafactor = adafactor
+            if restore is not None:
+                restore()
+            raise
+
+    def _sum_steps(self, theta: NDArray[np.float32], stopped: Callable[[], bool]) -> LocalSteps:
         first, steps = self.gradient(theta, stopped), self._welcome.local_steps
         if steps == 1:
             if self._adafactor is None:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from edgeflock.client.data import Batches, NoUsableSamples, StreamEnded
 from edgeflock.client.data.batcher import require_first_shard
 from edgeflock.client.training.attempts import RetryingCompute
+from edgeflock.client.training.conversation import ServerLink
 from edgeflock.client.training.elastic import Averaging, Elastic
 from edgeflock.client.training.interfaces import (
     Compute,
     DeviceRun,
     PermissionWait,
-    ServerLink,
     WorkerProgress,
     apply_model,
     as_server_fault,

@@ -114,7 +114,7 @@ class Downloads:
                 what = "model" if "model" in url.name else "graph"
                 raise ConfigError(f"{url} gives no {what}: {await _detail(response)}")
             response.raise_for_status()
-            return DownloadedModel(response.headers.get("ETag", ""), await _read(response, limit))
+            return DownloadedModel(response.headers.get("ETag", ""), await read_body(response, limit))
 
     async def _load(self, cache: CachedFile) -> bool:
         """Download until the connection drops. Connection errors are raised only if no bytes came."""
@@ -139,7 +139,7 @@ class Downloads:
         return True
 
 
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     """Return the body. Raises ServerAtFault once it is longer than `limit` bytes."""
     body = bytearray()
     async for part in response.content.iter_chunked(1 << 16):
@@ -152,6 +152,6 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
 async def _detail(response: aiohttp.ClientResponse) -> str:
     """Return the server's error detail, or the status if there is none."""
     try:
-        return printable(str(json.loads(await _read(response, _LONGEST_DETAIL))["detail"]))
+        return printable(str(json.loads(await read_body(response, _LONGEST_DETAIL))["detail"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return printable(f"{response.status} {response.reason}")

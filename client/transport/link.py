@@ -16,7 +16,7 @@ from typing import TypeVar
 import aiohttp
 
 from edgeflock.client.identity import ClientIdentity, urls_of
-from edgeflock.client.training.conversation import DeviceConversation, QuestionLink, check_answer, unrequested
+from edgeflock.client.training.conversation import DeviceConversation, ServerLink, check_answer, unrequested
 from edgeflock.client.transport.credentials import Credentials
 from edgeflock.client.transport.dialing import HEARTBEAT, HOME_SECONDS, Dialer
 from edgeflock.client.transport.downloads import Downloads
@@ -45,7 +45,7 @@ R = TypeVar("R")
 _UNLIMITED = 1 << 40
 
 
-class Link(QuestionLink):
+class Link(ServerLink):
     """A device's connection to its server. Use as an async context manager."""
 
     def __init__(

@@ -84,18 +84,7 @@ class SpeechCNN(_ImageLayers):
     """64 x 40 log-mel spectrograms in 10 classes, for spoken digits; 333,194 parameters."""
 
     def __init__(self) -> None:
-        super().__init__(
-            nn.Conv2d(1, 16, 3, padding=1),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Conv2d(16, 32, 3, padding=1),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(5120, 64),
-            nn.ReLU(),
-            nn.Linear(64, 10),
-        )
+        super().__init__(*_pooled_twice(16, 32, 5120, 64))
 
 
 class PaperCNN(_ImageLayers):
@@ -105,23 +94,28 @@ class PaperCNN(_ImageLayers):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            nn.Conv2d(1, 32, 3, padding=1),
-            nn.MaxPool2d(2),
-            nn.ReLU(),  # after the pool: the same function on a quarter of the values
-            nn.Conv2d(32, 32, 3, padding=1),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(1568, 128),
-            nn.ReLU(),
-            nn.Linear(128, 10),
-        )
+        super().__init__(*_pooled_twice(32, 32, 1568, 128))
         for name, parameter in self.named_parameters():
             if name.endswith("weight"):
                 nn.init.trunc_normal_(parameter, std=0.1, a=-0.2, b=0.2)
             else:
                 nn.init.constant_(parameter, 0.1)
+
+
+def _pooled_twice(first: int, second: int, flat: int, hidden: int) -> list[nn.Module]:
+    """Two convolutions of so many channels, each pooled 2 x 2, then `flat` to `hidden` to 10."""
+    return [
+        nn.Conv2d(1, first, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(),  # after the pool: the same function on a quarter of the values
+        nn.Conv2d(first, second, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(flat, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, 10),
+    ]
 
 
 class SvhnCNN(_ImageLayers):

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from edgeflock.client.training.conversation import DeviceConversation, QuestionLink, check_answer
+from edgeflock.client.training.conversation import DeviceConversation, ServerLink, check_answer
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.session import ClassTotals, EmulatedSession
 from edgeflock.devices.emulation.speed import DeviceSpeed
@@ -22,8 +22,8 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class EmulatedLink(QuestionLink):
-    """One device's connection: the ServerLink of its worker, and the port of its conversation."""
+class EmulatedLink(ServerLink):
+    """One device's connection: the server of its worker, and the port of its conversation."""
 
     def __init__(
         self,

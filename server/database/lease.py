@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from edgeflock.server.database.database import UNREACHABLE, JournalLost, Outage, Unreachable, redact
 from edgeflock.server.database.postgres import PostgresDatabase, psycopg
-from edgeflock.shared.errors import InUse
+from edgeflock.shared.errors import InUse, one_line
 
 _LOCK = "hashtextextended('edgeflock ' || current_schema(), 0)"
 """A lock for each schema: locks belong to the database, and a run to a schema."""
@@ -98,7 +98,7 @@ class Lease:
                 self._ping()
             except (OSError, psycopg().Error) as error:
                 if not self._closing.is_set():
-                    self._loss_reason = f"the lease of the run is lost: {' '.join(str(error).split())}"
+                    self._loss_reason = f"the lease of the run is lost: {one_line(error)}"
                     for callback in self._callbacks:
                         callback()
                 return

@@ -22,7 +22,7 @@ from edgeflock.server.database.database import (
     columns,
     redact,
 )
-from edgeflock.shared.errors import ConfigError, JournalDamaged
+from edgeflock.shared.errors import ConfigError, JournalDamaged, one_line
 from edgeflock.shared.extras import install_command
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ class PostgresDatabase(Database):
             }
             self.connection: Connection[Any] = driver.connect(**{**defaults, **options}, autocommit=True)
         except driver.Error as error:
-            raise Unreachable(
-                f"journal.url: {self.path} cannot be reached: {' '.join(str(error).split())}"
-            ) from error
+            raise Unreachable(f"journal.url: {self.path} cannot be reached: {one_line(error)}") from error
         self._warning = ""
         self.connection.add_notice_handler(self._record_warning)
         try:
@@ -112,16 +110,14 @@ class PostgresDatabase(Database):
         try:
             yield
         except (driver.errors.UndefinedTable, driver.errors.UndefinedColumn) as error:
-            raise JournalDamaged(
-                f"{self.path} is damaged, or no journal: {' '.join(str(error).split())}"
-            ) from error
+            raise JournalDamaged(f"{self.path} is damaged, or no journal: {one_line(error)}") from error
         except driver.errors.InsufficientPrivilege as error:
             raise ConfigError(
                 f"journal.url: {self.path}: {error.diag.message_primary or error}; let its user own the "
                 "schema, or allow it to write there (GRANT USAGE, CREATE ON SCHEMA ... TO ...)"
             ) from error
         except driver.Error as error:
-            reason = self.loss_reason() or " ".join(str(error).split())
+            reason = self.loss_reason() or one_line(error)
             raise JournalLost(f"{self.path}: {reason}") from error
 
     def execute(self, statement: str, *values: object) -> Any:

@@ -5,7 +5,7 @@ one. Second, the cause must last: a finding begins once its sign has been there 
 check. It ends once the sign has been absent for longer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from edgeflock.server.findings import devices, fleet, run
@@ -53,6 +53,10 @@ class Diagnosis:
     """Signs that have not lasted long enough, and since when they exist."""
     missing: Mapping[Subject, float] = field(default_factory=dict)
     """Findings whose sign is gone, and since when it is gone."""
+    began: tuple[Finding, ...] = ()
+    """Findings that the check before did not have."""
+    ended: tuple[Finding, ...] = ()
+    """Findings of the check before that are over."""
 
 
 def diagnose(status: RunStatus, previous: Diagnosis = Diagnosis()) -> Diagnosis:
@@ -77,24 +81,9 @@ def diagnose(status: RunStatus, previous: Diagnosis = Diagnosis()) -> Diagnosis:
                 missing[subject] = missing_since
                 found.append(one)
     found.sort(key=lambda one: (_ORDER.index(one.severity), one.since, one.device or ""))
-    return Diagnosis(tuple(found), pending, missing)
-
-
-@dataclass(frozen=True, slots=True)
-class FindingChanges:
-    """The difference between two checks."""
-
-    began: tuple[Finding, ...]
-    ended: tuple[Finding, ...]
-
-
-def find_changes(previous: Iterable[Finding], current: Iterable[Finding]) -> FindingChanges:
-    """Return which findings begin, and which have ended."""
-    old, new = ({subject_of(one): one for one in some} for some in (previous, current))
-    return FindingChanges(
-        tuple(one for key, one in new.items() if key not in old),
-        tuple(one for key, one in old.items() if key not in new),
-    )
+    began = tuple(one for one in found if subject_of(one) not in active)
+    ended = tuple(one for subject, one in active.items() if not (subject in signs or subject in missing))
+    return Diagnosis(tuple(found), pending, missing, began, ended)
 
 
 def subject_of(finding: Finding) -> Subject:

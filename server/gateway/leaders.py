@@ -110,24 +110,19 @@ class Leaders:
         An unchanged file is not sent again. A `fixed` one is requested once.
         """
         async with self._fetching if fixed else nullcontext():
-            return await self._fetch(http, url, fixed=fixed)
-
-    async def _fetch(
-        self, http: aiohttp.ClientSession, url: URL, *, fixed: bool
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        headers, octets = self._files.get(url, ({}, b""))
-        if fixed and headers:
-            return 200, headers, octets
-        known = {"If-None-Match": headers["ETag"]} if "ETag" in headers else {}
-        async with http.get(url, headers={**self.headers, **known}, timeout=_FILE_TIMEOUT) as answer:
-            if answer.status == 304:
+            headers, octets = self._files.get(url, ({}, b""))
+            if fixed and headers:
                 return 200, headers, octets
-            octets = await read_body(answer, _LONGEST_FILE)
-            names = ("ETag", "X-Edgeflock-Version") if answer.status == 200 else ("Content-Type",)
-            headers = {name: answer.headers[name] for name in names if name in answer.headers}
-            if answer.status == 200:
-                self._files[url] = headers, octets
-            return answer.status, headers, octets
+            known = {"If-None-Match": headers["ETag"]} if "ETag" in headers else {}
+            async with http.get(url, headers={**self.headers, **known}, timeout=_FILE_TIMEOUT) as answer:
+                if answer.status == 304:
+                    return 200, headers, octets
+                octets = await read_body(answer, _LONGEST_FILE)
+                names = ("ETag", "X-Edgeflock-Version") if answer.status == 200 else ("Content-Type",)
+                headers = {name: answer.headers[name] for name in names if name in answer.headers}
+                if answer.status == 200:
+                    self._files[url] = headers, octets
+                return answer.status, headers, octets
 
 
 async def read_body(answer: aiohttp.ClientResponse, limit: int = _LONGEST_ANSWER) -> bytes:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +60,8 @@ class GatewayRelay:
 class Mirror:
     """The model with the interface that a session needs of an engine. One caller at a time."""
 
-    def __init__(self, sync: gateway.Sync, directory: Path | None = None) -> None:
-        """Replicas are kept in `directory`, or where temporary files go, if memory is short.
+    def __init__(self, sync: gateway.Sync) -> None:
+        """Replicas are kept where temporary files go, if memory is short.
 
         Raises Malformed if the leader's protocol version differs, or its Sync is inconsistent.
         """
@@ -80,7 +79,7 @@ class Mirror:
         if self.theta.size != self.layout.size:
             raise Malformed(f"theta has {self.theta.size} numbers, the layout {self.layout.size}")
         first = None if terms.start is None else generate(terms.start, self.layout)
-        publication = publication_of(self.config, self.layout, terms.version, first, directory)
+        publication = publication_of(self.config, self.layout, terms.version, first)
         self.outlet = Outlet(publication, self.layout, self.theta)
         if terms.weights is not None:
             self.outlet.restore_offer(self._first_model(sync.first, terms.weights), terms.weights)

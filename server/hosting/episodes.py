@@ -1,15 +1,14 @@
 """Plays the episodes of an evaluation in a process of its own: they take seconds, and may hang."""
 
 import os
-import struct
+import pickle
 import subprocess
 import sys
 import threading
 import weakref
 from contextlib import suppress
-from typing import IO, Any
+from typing import IO
 
-import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +17,6 @@ from edgeflock.shared.settings.model import ModelSettings
 
 TIMEOUT = 900.0
 """The maximum seconds of an evaluation."""
-
-_LENGTH = struct.Struct("<Q")
 
 
 class EpisodeProcess:
@@ -38,18 +35,18 @@ class EpisodeProcess:
         timer.daemon = True
         timer.start()
         try:
-            _write(process.stdin, theta.astype("<f4").tobytes())
-            answer = msgpack.unpackb(_read(process.stdout))
-        except (OSError, EOFError) as error:
+            _send(process.stdin, theta)
+            answer: ModelScores | str = pickle.load(process.stdout)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
             killed = not timer.is_alive()
             self._end()
             reason = f"took longer than {TIMEOUT:g} s" if killed else "ended; the log says why"
             raise RuntimeError(f"the process that plays episodes of {self._model.data} {reason}") from error
         finally:
             timer.cancel()
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        return ModelScores(answer["loss"], metrics=answer["metrics"])
+        if isinstance(answer, str):
+            raise RuntimeError(answer)
+        return answer
 
     def _start(self) -> "subprocess.Popen[bytes]":
         if self._process is None or self._process.poll() is not None:
@@ -65,7 +62,7 @@ class EpisodeProcess:
             weakref.finalize(self, _end, self._process)
             assert self._process.stdin is not None, "it is a pipe"
             with suppress(OSError):  # it has ended: the next read raises
-                _write(self._process.stdin, self._model.model_dump_json().encode())
+                _send(self._process.stdin, self._model)
         return self._process
 
     def _end(self) -> None:
@@ -80,16 +77,9 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.communicate()
 
 
-def _write(stream: IO[bytes], octets: bytes) -> None:
-    stream.write(_LENGTH.pack(len(octets)) + octets)
+def _send(stream: IO[bytes], value: object) -> None:
+    pickle.dump(value, stream)
     stream.flush()
-
-
-def _read(stream: IO[bytes]) -> bytes:
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        raise EOFError
-    return stream.read(_LENGTH.unpack(head)[0])
 
 
 def serve() -> None:
@@ -103,17 +93,16 @@ def serve() -> None:
     from edgeflock.shared.model.torch_module import FlatModule
 
     torch.set_num_threads(1)
-    model = ModelSettings.model_validate_json(_read(sys.stdin.buffer))
+    model: ModelSettings = pickle.load(sys.stdin.buffer)
     scores = EpisodeScores(FlatModule(model.module, model.loss), open_environment(model.data))
     while True:
         try:
-            octets = _read(sys.stdin.buffer)
+            theta = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        answer: dict[str, Any]
+        answer: ModelScores | str
         try:
-            found = scores.evaluate(np.frombuffer(octets, "<f4").astype(np.float32))
-            answer = {"loss": found.loss, "metrics": dict(found.metrics)}
+            answer = scores.evaluate(theta)
         except Exception as error:  # a user's environment may raise anything
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        _write(results, msgpack.packb(answer))
+            answer = f"{type(error).__name__}: {error}"
+        _send(results, answer)

@@ -1,7 +1,6 @@
 """The middlewares that each request passes before its handler, in this order.
 
-identify       finds the caller, once
-count          counts the request at its connection, and answers refusals
+count          finds the caller, counts the request at its connection, and answers refusals
 check_origin   refuses what a page of another site sends (CSRF)
 check_role     lets in the roles that the route names, with the certificate that the run demands
 read_body      reads the body of an action in time
@@ -36,15 +35,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @web.middleware
-async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Find the caller once per request."""
-    remember_caller(request)
-    return await handler(request)
-
-
-@web.middleware
 async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Count the request at its connection, which has longer time limits once its caller is known."""
+    remember_caller(request)
     connection = request.app[CONNECTION_LIMITS].find(request.transport)
     if connection is None:
         return _lost_response()
@@ -150,7 +143,7 @@ def _is_listed(request: web.Request) -> bool:
     return request.headers.get("Origin", "").lower() in request.app[ORIGINS].listed
 
 
-MIDDLEWARES = (identify, count, check_origin, check_role, read_body, limit_rate, audit)
+MIDDLEWARES = (count, check_origin, check_role, read_body, limit_rate, audit)
 
 
 def charge(request: web.Request, octets: int) -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from edgeflock.server.connections import Meter
 from edgeflock.server.http.bodies import (
     add_etag,
     octets_response,
@@ -21,7 +19,7 @@ from edgeflock.server.http.bodies import (
     send_file,
 )
 from edgeflock.server.http.callers import caller_of
-from edgeflock.server.http.keys import EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, MODEL_FILE, WRITER
+from edgeflock.server.http.keys import CONNECTION, EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, MODEL_FILE, WRITER
 from edgeflock.server.http.middleware import charge
 from edgeflock.server.http.roles import ADMIN, DEVICE, GRAPH, VIEWER, allows
 from edgeflock.server.ledger import BASE
@@ -95,20 +93,16 @@ async def get_base(request: web.Request) -> web.StreamResponse:
 async def _send_file(
     request: web.Request, path: Path, digest: bytes, size: int, *, is_base: bool = False
 ) -> web.StreamResponse:
-    """Send a file in chunks. ETag, If-None-Match and Range are honoured."""
-    with _count_traffic(request, is_base=is_base), await asyncio.to_thread(open, path, "rb") as file:
-        return await send_file(request, file, digest.hex(), size)
+    """Send a file in chunks, as traffic of its device, or apart if it is a base.
 
-
-@contextmanager
-def _count_traffic(request: web.Request, *, is_base: bool) -> Iterator[None]:
-    """Count the bytes sent inside the block as the device's traffic, or those of a base apart."""
-    host = request.app[HOST]
+    ETag, If-None-Match and Range are honoured.
+    """
+    host, meter = request.app[HOST], request[CONNECTION].meter
     device = host.registry.devices.get(request.query.get("device", ""))
-    meter = Meter() if request.transport is None else request.transport.get_extra_info("meter", Meter())
     before, meter.internal = meter.egress, is_base
     try:
-        yield
+        with await asyncio.to_thread(open, path, "rb") as file:
+            return await send_file(request, file, digest.hex(), size)
     finally:
         sent, meter.internal = meter.egress - before, False
         if is_base:

@@ -122,7 +122,7 @@ class Contents:
             (1 << 62) if until is None else until,
         )
         version = after
-        for facts, frame, _ in walk(rows, self._chain(after), self._chains, after, self.path):
+        for facts, frame in walk(rows, self._chain(after), self._chains, after, self.path):
             version = facts[0]
             if frame is None or (not frame and facts[1]):  # emulated fleets journal facts alone
                 raise ConfigError(f"{self.path}: update {version} was dropped (journal.keep_updates = false)")
@@ -133,7 +133,7 @@ class Contents:
     def defence_decisions(self) -> Iterator[DefenceDecision]:
         """The defence decisions on devices' updates, in order."""
         rows = self.db.stream(f"SELECT {COVERED['updates']}, chain, NULL FROM updates ORDER BY version")
-        for (version, device, *_, share, judged, _), _, _ in walk(
+        for (version, device, *_, share, judged, _), _ in walk(
             rows, self._chain(0), self._chains, 0, self.path
         ):
             if device:

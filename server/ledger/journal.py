@@ -29,7 +29,6 @@ from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.records import RegimeStart, evaluation_row, rollback_kind
 from edgeflock.server.ledger.stores.chain import (
     COVERED,
-    Facts,
     frame_sum,
     key_of,
     row_sum,
@@ -126,14 +125,10 @@ class Journal(Contents):
         judged: bytes | None = None,
     ) -> None:
         """Add one update to the next commit. It does not touch the disk."""
-        self.add_row((version, device, sequence, time, loss, samples, share, judged, frame_sum(frame)), frame)
-
-    def add_row(self, facts: Facts, frame: bytes | None) -> None:
-        """Add an update of another journal, whose record may have been dropped."""
+        columns, record = (version, device, sequence, time, loss, samples), frame_sum(frame)
         head = self._heads["updates"]
-        chain = update_sum(self._chains.get(head.row, head.chain), facts)
-        self._heads["updates"] = Head(facts[0], chain)
-        *columns, share, judged, record = facts
+        chain = update_sum(self._chains.get(head.row, head.chain), (*columns, share, judged, record))
+        self._heads["updates"] = Head(version, chain)
         self._updates.append((*columns, frame, record, chain, share, judged))
 
     def add_snapshot(

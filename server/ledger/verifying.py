@@ -70,7 +70,7 @@ def check(db: Database, marked: mark.Heads | None) -> tuple[VerifyReport, Examin
     last = _unsound_regime(db, found)
     rows = db.stream(f"SELECT {COVERED['updates']}, chain, frame FROM updates ORDER BY version")
     try:
-        for facts, frame, _ in walk(rows, found.heads["meta"].chain, found.chains, 0, db.path):
+        for facts, frame in walk(rows, found.heads["meta"].chain, found.chains, 0, db.path):
             if last is not None and facts[0] > last:
                 break
             if frame and layout is not None and (fault := _mismatch(facts, frame, layout)):

@@ -19,7 +19,6 @@ from edgeflock.server.findings import (
     RunStatus,
     Targets,
     diagnose,
-    find_changes,
 )
 from edgeflock.server.monitoring.device_status import DeviceStatuses, usual_loss
 from edgeflock.server.monitoring.evaluation import Evaluator
@@ -84,12 +83,10 @@ class RunHealth:
 
     async def check(self) -> None:
         """Find what is wrong now. Report what begins and what is over."""
-        previous = self.findings
         self._diagnosis = diagnose(await self._run_status(), self._diagnosis)
-        new = find_changes(previous, self.findings)
-        for finding in new.ended:
+        for finding in self._diagnosis.ended:
             self._note("over", finding, f"{finding.kind} has ended")
-        for finding in new.began:
+        for finding in self._diagnosis.began:
             self._note("finding", finding, f"{finding.kind}: {finding.text}; {finding.remedy}")
             self._on_finding(finding)
 

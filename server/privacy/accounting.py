@@ -5,6 +5,7 @@ neighbouring runs in which one device sends zeros. With `local`, each step of a 
 on a Poisson sample, for neighbouring data sets of which one has one more example.
 """
 
+from bisect import bisect_right
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -74,14 +75,7 @@ class Accountant:
         """Return `wanted`, or fewer updates if epsilon would exceed the budget; 0 without both."""
         if not self._budget:
             return wanted
-        low, high = 0, wanted or _MANY
-        while low < high:  # epsilon(low) is within the budget
-            middle = (low + high + 1) // 2 if high < _MANY else min(_MANY, 2 * low + 1)
-            if self.epsilon(middle) <= self._budget:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return bisect_right(range(1, (wanted or _MANY) + 1), self._budget, key=self.epsilon)
 
 
 class _Cost(NamedTuple):

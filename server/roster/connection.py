@@ -1,7 +1,7 @@
 """A device's connection to the server, and an operator's order to the device.
 
-A table lists all transitions. The session tells the device of them (sessions/session.py). The roster
-sees a session as an `OpenSession` only.
+The session tells the device of both (sessions/session.py). The roster sees a session as an `OpenSession`
+only.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import hmac
 import secrets
 import time
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Protocol
 
 from edgeflock.server.connections import Meter
@@ -43,52 +42,13 @@ class OpenSession(Protocol):
         """React to an operator's pause or resume. `Connection.order` says which."""
 
 
-class ConnectionState(Enum):
-    OFFLINE = auto()
-    ONLINE = auto()
-    PAUSED = auto()
-    """The device is connected, and its answers are held back until it is resumed."""
-    PAUSED_OFFLINE = auto()
-    """It is away, and will be paused when it connects."""
-    DROPPING = auto()
-    """Its session is being ended."""
-    DROPPED = auto()
-    """It may not come back until it is resumed."""
-
-
-class ConnectionEvent(Enum):
-    JOIN = auto()
-    LEAVE = auto()
-    PAUSE = auto()
-    DROP = auto()
-    RESUME = auto()
-
-
-_S, _E = ConnectionState, ConnectionEvent
-
-TRANSITIONS: dict[ConnectionState, dict[ConnectionEvent, ConnectionState]] = {
-    _S.OFFLINE: {_E.JOIN: _S.ONLINE, _E.PAUSE: _S.PAUSED_OFFLINE, _E.DROP: _S.DROPPED, _E.RESUME: _S.OFFLINE},
-    _S.ONLINE: {_E.LEAVE: _S.OFFLINE, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.ONLINE},
-    _S.PAUSED: {_E.LEAVE: _S.PAUSED_OFFLINE, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.ONLINE},
-    _S.PAUSED_OFFLINE: {
-        _E.JOIN: _S.PAUSED,
-        _E.PAUSE: _S.PAUSED_OFFLINE,
-        _E.DROP: _S.DROPPED,
-        _E.RESUME: _S.OFFLINE,
-    },
-    _S.DROPPING: {_E.LEAVE: _S.DROPPED, _E.PAUSE: _S.PAUSED, _E.DROP: _S.DROPPING, _E.RESUME: _S.ONLINE},
-    _S.DROPPED: {_E.PAUSE: _S.PAUSED_OFFLINE, _E.DROP: _S.DROPPED, _E.RESUME: _S.OFFLINE},
-}
-"""All possible transitions. A session joins only after the one before it has left, and never when dropped."""
-
-_ORDERED_STATES = (_S.PAUSED, _S.PAUSED_OFFLINE, _S.DROPPING, _S.DROPPED)
-
-
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An operator's order to wait. The register stores it for the next server."""
+    """An operator's order, which holds until the device is resumed. The register stores it, too."""
 
     reason: str
+    drops: bool = False
+    """Whether the device may not come back. Otherwise its answers are held back."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -96,10 +56,9 @@ class Order:
 class Connection:
     """A device's line, if it has one, and the traffic of all its lines."""
 
-    state: ConnectionState = ConnectionState.OFFLINE
     session: OpenSession | None = None
     order: Order | None = None
-    """An operator's order, in the states that have one."""
+    """An operator's order, if there is one, whether the device is here or away."""
     replacement_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a session replaces another."""
     last_seen: float = 0.0
@@ -137,11 +96,11 @@ class Connection:
     @property
     def present(self) -> bool:
         """Whether it takes part, so that others may wait for it."""
-        return self.state is ConnectionState.ONLINE
+        return self.session is not None and self.order is None
 
     @property
     def dropped(self) -> bool:
-        return self.state in (ConnectionState.DROPPING, ConnectionState.DROPPED)
+        return self.order is not None and self.order.drops
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -151,7 +110,8 @@ class Connection:
 
     def join(self, session: OpenSession, secret: bytes = b"") -> None:
         """Begin a session. If `secret` is not the last secret, the device gets a new one."""
-        self._transition(ConnectionEvent.JOIN)
+        assert self.session is None, "its earlier session has left"
+        assert not self.dropped, "nobody admits it"
         self.session, self.leave_reason = session, None
         if not self.has_secret(secret):
             self.secret = secrets.token_bytes(SECRET_BYTES)
@@ -165,29 +125,25 @@ class Connection:
 
     def leave(self, reason: str | None = None) -> None:
         """End its session for `reason`."""
-        self._transition(ConnectionEvent.LEAVE)
+        assert self.session is not None, "it has joined"
         self.leave_reason = reason
         self.early_ends += reason is not None and not reason.startswith(_NOT_ITS_OWN)
         self.earlier_traffic, self.session = Meter(*self.traffic), None
 
     def pause(self, reason: str) -> None:
         """Hold back its answers until it is resumed. This replaces an earlier order."""
-        self._transition(ConnectionEvent.PAUSE, Order(reason))
+        self._set_order(Order(reason))
 
     def drop(self, reason: str) -> None:
         """Keep it out until it is resumed, in place of an earlier order. The caller ends its line."""
-        self._transition(ConnectionEvent.DROP, Order(reason))
+        self._set_order(Order(reason, drops=True))
 
     def resume(self) -> None:
-        self._transition(ConnectionEvent.RESUME)
+        self._set_order(None)
 
-    def _transition(self, event: ConnectionEvent, order: Order | None = None) -> None:
-        self.state = TRANSITIONS[self.state][event]
-        earlier = self.order
-        if event in (ConnectionEvent.PAUSE, ConnectionEvent.DROP, ConnectionEvent.RESUME):
-            self.order = order
-            if earlier is not None:
-                earlier.ended.set()  # tasks that wait for it check again
-            if self.session is not None:
-                self.session.apply_order()
-        assert (self.order is not None) == (self.state in _ORDERED_STATES), "the table says both"
+    def _set_order(self, order: Order | None) -> None:
+        earlier, self.order = self.order, order
+        if earlier is not None:
+            earlier.ended.set()  # tasks that wait for it check again
+        if self.session is not None:
+            self.session.apply_order()

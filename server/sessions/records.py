@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from edgeflock.server.connections import GuardedConnection, Meter, Traffic
+from edgeflock.server.connections import GuardedConnection, Traffic
 from edgeflock.server.roster import RateLimiter
 from edgeflock.shared.errors import Malformed, Refused, UnexpectedRecord
 from edgeflock.shared.protocol import wire
@@ -72,9 +72,7 @@ class RecordSocket:
             protocols=protocols,
         )
         self._socket.headers.update(headers)
-        self.meter = Meter()
-        if self._transport is not None:
-            self.meter = self._transport.get_extra_info("meter", self.meter)
+        self.meter = connection.meter
         self._closing = asyncio.Event()
         self._clock = asyncio.get_running_loop().time
         self._limiter: RateLimiter | None = None

@@ -1,5 +1,6 @@
 """The metrics of all runs as one text: each sample has the label run="NAME"."""
 
+import re
 from collections.abc import Mapping
 
 _OWN = 'run="'
@@ -12,20 +13,13 @@ def merge_metrics(texts: Mapping[str, str]) -> str:
     The lines of a family come together, as the format demands. A label `run` of the run's own becomes
     `exported_run`, as Prometheus names it.
     """
-    families: dict[str, tuple[list[str], list[str]]] = {}
+    families: dict[str, list[str]] = {}
     for name, text in texts.items():
-        lines: tuple[list[str], list[str]] = [], []
-        is_new = False
-        for line in text.splitlines():
-            if line.startswith(("# HELP ", "# TYPE ")):
-                family = line.split(" ", 3)[2]
-                is_new = family not in families or (is_new and lines is families[family])
-                lines = families.setdefault(family, ([], []))
-                if is_new:
-                    lines[0].append(line)
-            elif line and not line.startswith("#"):
-                lines[1].append(_labelled(line, name))
-    return "".join(f"{line}\n" for heads, samples in families.values() for line in (*heads, *samples))
+        for family in re.split("^(?=# HELP )", text, flags=re.MULTILINE)[1:]:
+            about, kind, *samples = family.splitlines()
+            lines = families.setdefault(about.split(" ", 3)[2], [about, kind])
+            lines += (_labelled(sample, name) for sample in samples)
+    return "".join(f"{line}\n" for lines in families.values() for line in lines)
 
 
 def _labelled(sample: str, name: str) -> str:

@@ -52,7 +52,14 @@ class ModelInfo:
     def metadata(self) -> dict[str, str]:
         """Encode the info as the metadata of a file. `read` decodes it."""
         tensors = [[tensor.name, tensor.shape, tensor.buffer] for tensor in self.layout.tensors]
-        encoded = {
+        optional = {
+            "input": self.input,
+            "data": None if self.data is None else self.data._asdict(),
+            "evaluation": self.evaluation,
+            "lora": self.lora,
+            "privacy": self.privacy,
+        }
+        return {
             "format": _FORMAT,
             "model": self.model,
             "run": self.run,
@@ -60,18 +67,8 @@ class ModelInfo:
             "layout": json.dumps(tensors),
             "sha256": self.digest,
             "loss": self.loss,
+            **{key: json.dumps(value) for key, value in optional.items() if value is not None},
         }
-        if self.input is not None:
-            encoded["input"] = json.dumps(self.input)
-        if self.data is not None:
-            encoded["data"] = json.dumps(self.data._asdict())
-        if self.evaluation is not None:
-            encoded["evaluation"] = json.dumps(self.evaluation)
-        if self.lora is not None:
-            encoded["lora"] = json.dumps(self.lora)
-        if self.privacy is not None:
-            encoded["privacy"] = json.dumps(self.privacy)
-        return encoded
 
     @classmethod
     def read(cls, metadata: Mapping[str, str], name: str) -> "ModelInfo":

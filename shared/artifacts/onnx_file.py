@@ -9,7 +9,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from edgeflock.shared.artifacts.info import ModelInfo, digest_of
-from edgeflock.shared.errors import BadGraph, ConfigError
+from edgeflock.shared.errors import BadGraph, ConfigError, one_line
 from edgeflock.shared.graphs.graph import FLOAT, Graph, GraphConstant, Node
 from edgeflock.shared.graphs.reading import read
 from edgeflock.shared.graphs.step import is_output
@@ -99,7 +99,7 @@ def load(model: Path | bytes, threads: int = 0) -> tuple[ModelInfo, Outputs]:
     except OSError as error:
         raise ConfigError(f"{name} cannot be read: {error.strerror}; name a model file") from error
     except Exception as error:  # onnxruntime's errors have no base of their own
-        raise ConfigError(f"{name} is no ONNX model that onnxruntime runs: {_line(error)}") from error
+        raise ConfigError(f"{name} is no ONNX model that onnxruntime runs: {one_line(error)}") from error
     info = ModelInfo.read(session.get_modelmeta().custom_metadata_map, name)
     first = session.get_outputs()[0].name
 
@@ -107,7 +107,7 @@ def load(model: Path | bytes, threads: int = 0) -> tuple[ModelInfo, Outputs]:
         try:
             (found,) = session.run([first], arrays_by_name(x))
         except Exception as error:  # onnxruntime's errors have no base of their own
-            raise ConfigError(f"{name} does not fit inputs {describe_shape(x)}: {_line(error)}") from error
+            raise ConfigError(f"{name} does not fit inputs {describe_shape(x)}: {one_line(error)}") from error
         return np.asarray(found, np.float32)
 
     return info, outputs
@@ -117,7 +117,3 @@ def in_batches(outputs: Outputs, x: Inputs, count: int) -> NDArray[np.float32]:
     """Return the outputs of all `count` samples of x, which may be read lazily."""
     parts = [outputs(rows(x, slice(start, start + BATCH))) for start in range(0, count, BATCH)]
     return np.concatenate(parts)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

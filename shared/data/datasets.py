@@ -185,8 +185,6 @@ def _share(count: int, part: str, uri: str) -> NDArray[np.int64]:
     number, _, total = part.partition("/")
     if not (number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total) <= count):
         raise ConfigError(f"data {uri!r}: part={part} must be I/N with 1 <= I <= N <= {count}, e.g. 3/8")
-    if total == "1":
-        return np.arange(count)
     return np.sort(_permutation(count)[int(number) - 1 :: int(total)])
 
 

@@ -42,7 +42,9 @@ def call_of(table: Mapping[str, Entry], key: str) -> PlainValidator:
             call = Call.parse(text, key)
         except ConfigError as error:
             raise ValueError(str(error)) from error
-        return str(call) if _is_imported_entry(call.name, table) else _check_call(text, call, table)
+        if not _is_imported_entry(call.name, table) and call.name not in table:
+            _check_name(text, table)
+        return str(call)
 
     return PlainValidator(check)
 
@@ -75,12 +77,6 @@ def _is_imported_entry(name: object, table: Mapping[str, object]) -> TypeGuard[s
     except ConfigError as error:
         raise ValueError(str(error)) from error
     return True
-
-
-def _check_call(text: str, call: Call, table: Mapping[str, object]) -> str:
-    if call.name not in table:
-        _check_name(text, table)
-    return str(call)
 
 
 def quote_names(names: Iterable[str]) -> str:

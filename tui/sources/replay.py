@@ -4,7 +4,7 @@ import asyncio
 import bisect
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -35,8 +35,8 @@ _MAGIC = {"edgeflock": "recording", "version": 1}
 class Recorder:
     """Writes frames as they arrive. Raises OSError if a write fails."""
 
-    def __init__(self, file: IO[bytes], clock: Callable[[], float] = time.time) -> None:
-        self._file, self._clock = file, clock
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self._frames_since_key = 0
         file.write(msgpack.packb(_MAGIC))
 
@@ -52,7 +52,7 @@ class Recorder:
 
     def add(self, frame: Frame, octets: bytes, state: MonitorState, received: float | None = None) -> None:
         """Write a frame. Write the state after it as a Snapshot instead if one is due."""
-        time_received = self._clock() if received is None else received
+        time_received = time.time() if received is None else received
         self._frames_since_key += 1
         key = isinstance(frame, Snapshot)
         if not key and self._frames_since_key >= KEY_EVERY:
@@ -159,18 +159,10 @@ class Replay:
 
     actions = None
 
-    def __init__(
-        self,
-        recording: Recording,
-        name: str,
-        *,
-        speed: float = 1.0,
-        position: str = "",
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, recording: Recording, name: str, *, speed: float = 1.0, position: str = "") -> None:
         """Raises ConfigError if `position` is not a place."""
         self.name = name
-        self._recording, self._speed, self._clock = recording, speed, clock
+        self._recording, self._speed = recording, speed
         self._frozen = False
         self._number = 0
         self._state = recording.state(0)
@@ -205,10 +197,10 @@ class Replay:
         return Freshness(0.0)
 
     async def run(self, changed: Notify) -> None:
-        previous = self._clock()
+        previous = time.monotonic()
         while True:
             await asyncio.sleep(TICK)
-            now = self._clock()
+            now = time.monotonic()
             if self.advance(now - previous):
                 changed()
             previous = now

@@ -58,10 +58,10 @@ def duration_ceiling(seconds: float) -> float:
     return ceiling(seconds / 86400) * 86400
 
 
-def round_times(low: float, high: float, limit: int = 6) -> list[float]:
-    """Return the marks of a time axis from `low` to `high`: at most `limit` + 1, round and equidistant."""
-    days = max(1.0, ceiling((high - low) / limit / 86400))
-    step = next((step for step in _TIME_STEPS if (high - low) / step <= limit), days * 86400)
+def round_times(low: float, high: float) -> list[float]:
+    """Return the marks of a time axis from `low` to `high`: at most seven, round and equidistant."""
+    days = max(1.0, ceiling((high - low) / 6 / 86400))
+    step = next((step for step in _TIME_STEPS if (high - low) / step <= 6), days * 86400)
     return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 

@@ -69,9 +69,9 @@ def join_blocks(blocks: list[tuple[list[Line], int]], gap: int = 2) -> list[Line
     return joined
 
 
-def columns(width: int, number: int, gap: int = 2) -> list[int]:
-    """Return the widths of `number` equal columns with gaps. The first ones take the remaining cells."""
-    each, rest = divmod(width - gap * (number - 1), number)
+def columns(width: int, number: int) -> list[int]:
+    """Return the widths of `number` equal columns with two cells between. The first ones take the rest."""
+    each, rest = divmod(width - 2 * (number - 1), number)
     return [each + (n < rest) for n in range(number)]
 
 

@@ -45,14 +45,14 @@ def rate(value: float | None) -> str:
     )
 
 
-def decimal(value: float | None, digits: int = 3) -> str:
-    """A loss: 0.084, 12.3, 4.1e+06. `digits` after the point of what is below 10."""
+def decimal(value: float | None) -> str:
+    """A loss: 0.084, 12.3, 4.1e+06. What is below 10 has three digits after the point."""
     if value is None:
         return NOTHING
     if abs(value) >= 10_000:
         return f"{value:.1e}"
     whole = max(0, int(math.log10(abs(value)))) if abs(value) >= 1 else 0
-    return f"{value:.{max(0, digits - whole)}f}"
+    return f"{value:.{max(0, 3 - whole)}f}"
 
 
 def percent(fraction: float | None, digits: int = 1) -> str:
@@ -92,7 +92,7 @@ def span(seconds: float) -> str:
 
 def short(value: float) -> str:
     """A number on an axis: 0, 250, 12k, 1.5M."""
-    return f"{value:.3g}" if abs(value) < 999.5 else _scaled(value, "", 3).removesuffix(".0")
+    return f"{value:.3g}" if abs(value) < 999.5 else _scaled(value, "").removesuffix(".0")
 
 
 def short_times(value: float) -> str:
@@ -102,7 +102,7 @@ def short_times(value: float) -> str:
 
 def short_size(octets: float) -> str:
     """Bytes on an axis: 250B, 12kB, 1.5MB."""
-    return f"{octets:.3g}B" if octets < 999.5 else f"{_scaled(octets, '', 3)}B"
+    return f"{octets:.3g}B" if octets < 999.5 else f"{_scaled(octets, '')}B"
 
 
 def plain(text: str) -> str:
@@ -110,9 +110,9 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def _scaled(value: float, gap: str, digits: int = 3) -> str:
+def _scaled(value: float, gap: str) -> str:
     for unit in ("", "k", "M", "G", "T"):
         if abs(value) < 999.5 or unit == "T":
             break
         value /= 1000
-    return f"{value:.{digits}g}{gap}{unit}" if abs(value) < 999.5 else f"{value:.0f}{gap}{unit}"
+    return f"{value:.3g}{gap}{unit}" if abs(value) < 999.5 else f"{value:.0f}{gap}{unit}"

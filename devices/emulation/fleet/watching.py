@@ -13,7 +13,6 @@ from edgeflock.server.findings import (
     RunStatus,
     Targets,
     diagnose,
-    find_changes,
 )
 from edgeflock.server.monitoring.device_status import DeviceStatuses, usual_loss
 from edgeflock.server.roster import Device
@@ -60,5 +59,5 @@ class Watch:
             targets=self._targets,
             labels=self._labels,
         )
-        before, self._diagnosis = self._diagnosis, diagnose(status, self._diagnosis)
-        return find_changes(before.findings, self._diagnosis.findings).began
+        self._diagnosis = diagnose(status, self._diagnosis)
+        return self._diagnosis.began

@@ -88,8 +88,8 @@ def vector_sum(
 
 def walk(
     rows: Iterable[tuple[object, ...]], previous: int, chains: Mapping[int, int], after: int, path: object
-) -> Iterator[tuple[Facts, bytes | None, int]]:
-    """Yield (facts, record, chain) of the updates after version `after`, whose chain is `previous`.
+) -> Iterator[tuple[Facts, bytes | None]]:
+    """Yield (facts, record) of the updates after version `after`, whose chain is `previous`.
 
     `rows` have the columns facts, chain, frame.
     `chains` maps each version at which a regime began to the chain after it. Raises JournalDamaged at the
@@ -105,7 +105,7 @@ def walk(
         chain = update_sum(chains.get(expected - 1, chain), facts)
         if chain != stored:
             raise _changed_row(path, expected, "the update that made")
-        yield facts, frame, chain
+        yield facts, frame
         expected += 1
 
 

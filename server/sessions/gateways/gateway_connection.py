@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from edgeflock.server.connections import GuardedConnection, Meter
+from edgeflock.server.connections import GuardedConnection
 from edgeflock.server.engine import frame_bytes
 from edgeflock.server.identity import SessionAuthenticator
 from edgeflock.server.roster import Device, SampleRecord
@@ -73,9 +73,7 @@ class GatewayConnection:
         """The most bytes of a message."""
         self._ticket_limit = limits.devices + limits.unauthenticated
         self._socket = web.WebSocketResponse(max_msg_size=0, compress=False, timeout=2.0)
-        self.meter = Meter()
-        if request.transport is not None:
-            self.meter = request.transport.get_extra_info("meter", self.meter)
+        self.meter = connection.meter
         self._tickets: dict[int, RelayedDevice] = {}
         self._devices: dict[int, RelayedDevice] = {}
         """Admitted devices, by their number in the journal."""

@@ -42,19 +42,6 @@ def test_runs_at_one_address_keep_a_file_each(tmp_path: Path) -> None:
     assert again.begin(replace(PERSONAL, run="run 1")) is None
 
 
-def test_the_file_of_an_earlier_version_is_read_by_its_run_alone(tmp_path: Path) -> None:
-    file = kept(tmp_path)
-    file.write(PERSONAL.run, PERSONAL.personal.shapes, HEAD.astype("<f4").tobytes())  # type: ignore[union-attr]
-    earlier = file.path
-    assert file.begin(replace(PERSONAL, run="another")) is None
-    file.keep(HEAD + 1)
-    file.save()
-    found = kept(tmp_path).begin(PERSONAL)
-    assert found is not None
-    assert found.tolist() == [3, 4]
-    assert file.path != earlier
-
-
 @pytest.mark.parametrize("damage", ["another run", "other layers", "cut", "NaN"])
 def test_others_are_not_used(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = kept(tmp_path)

@@ -99,7 +99,7 @@ async def listing(body: bytes) -> AsyncIterator[str]:
         (b"x", "in a form"),
         (b"[" * 100_000, "in a form"),
         (b'{"runs": [{"name": "a"}]}', "in a form"),
-        (b" " * (1 << 21), "more runs"),
+        (b" " * (1 << 21), "/v1/runs answered with more than"),
         (b'{"runs": [{"name": "../a", "labels": []}]}', "none is open"),
         (
             b'{"runs": [{"name": "a", "labels": ["x=\\u001b[2J"]}, {"name": "b", "labels": []}]}',

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from edgeflock.client.backends.backend import Backend
 from edgeflock.client.data.batcher import Batches, Shuffled
+from edgeflock.client.training.conversation import ServerLink
 from edgeflock.client.training.interfaces import Compute
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.training.worker import Worker
@@ -17,7 +18,7 @@ from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import RunOver
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.messages import PROTOCOL, Model, Receipt, SecureSum, Task, Update, Welcome
+from edgeflock.shared.protocol.messages import PROTOCOL, Model, Receipt, Task, Update, Welcome
 from edgeflock.shared.selection import HORIZON
 
 LAYOUT = Layout.from_shapes([("kernel", (2, 5)), ("bias", (4,))])
@@ -65,7 +66,7 @@ def model_at(version: int) -> Model:
 
 
 @dataclass
-class FakeServer:
+class FakeServer(ServerLink):
     """Answers pushes by a script, then says that the run is over. Each accepted update makes a version."""
 
     replies: list[Reply]
@@ -122,9 +123,6 @@ class FakeServer:
 
     async def round_end(self) -> None:
         await self.ended.wait()
-
-    async def sum(self, message: SecureSum) -> SecureSum:
-        raise AssertionError("there are no secure sums")
 
     def announce_layout(self, layout: bytes) -> None:
         self.asked.append(("speak as", layout))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from edgeflock.client.data.batcher import Shuffled
+from edgeflock.client.training.conversation import ServerLink
 from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.local_optimizer import Adafactor
 from edgeflock.client.training.selector import LocalSteps
@@ -31,7 +32,7 @@ from edgeflock.shared.errors import (
     StepTooLarge,
 )
 from edgeflock.shared.model.chunks import ParameterRange, chunks
-from edgeflock.shared.protocol.messages import Model, Receipt, SecureSum, Task, Update, Welcome
+from edgeflock.shared.protocol.messages import Model, Receipt, Update, Welcome
 from tests.client.training.fakes import F32, LAYOUT, NOTHING, WELCOME, FakeBackend, training
 
 ALPHA = 0.25
@@ -239,7 +240,7 @@ def test_terms_that_cannot_be_are_the_server_s_fault(terms: dict[str, float]) ->
 
 
 @dataclass
-class Centre:
+class Centre(ServerLink):
     """A server that averages."""
 
     replies: list[Exception | None] = field(default_factory=list)
@@ -271,18 +272,6 @@ class Centre:
         self.version += 1
         self.theta = self.theta - np.float32(ALPHA) * arrived(update)
         return Receipt(update.sequence, self.version, None)
-
-    async def offer(self, update: Update) -> Task:
-        raise AssertionError("there are no tasks")
-
-    async def task(self) -> Task | None:
-        raise AssertionError("there are no tasks")
-
-    async def round_end(self) -> None:
-        raise AssertionError("there are no rounds")
-
-    async def sum(self, message: SecureSum) -> SecureSum:
-        raise AssertionError("there are no secure sums")
 
     def announce_layout(self, layout: bytes) -> None:
         pass

@@ -179,13 +179,12 @@ def test_other_processes_do_not_find_what_is_at_hand(tmp_path: Path) -> None:
 
 def test_a_program_is_told_once_of_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(picture: RunStatus, before: Diagnosis) -> Diagnosis:
-        return Diagnosis(
-            tuple(
-                Finding("disagrees", "warning", one.name, picture.time, "", "")
-                for one in picture.devices
-                if one.averages is not None and one.averages.updates >= 10 and one.name == "pi-1"
-            )
+        now = tuple(
+            Finding("disagrees", "warning", one.name, picture.time, "", "")
+            for one in picture.devices
+            if one.averages is not None and one.averages.updates >= 10 and one.name == "pi-1"
         )
+        return Diagnosis(now, began=() if before.findings else now)
 
     monkeypatch.setattr("edgeflock.devices.emulation.fleet.watching.diagnose", wrong)
     found: list[Finding] = []

@@ -8,7 +8,6 @@ from edgeflock.server.findings import (
     Diagnosis,
     RunStatus,
     diagnose,
-    find_changes,
 )
 from edgeflock.shared.protocol.frames import Finding
 
@@ -31,11 +30,9 @@ def watched(statuses: list[RunStatus]) -> tuple[list[tuple[int, Finding]], list[
     """((look, finding) that begins, (look, finding) that is over)."""
     began, over, last = [], [], Diagnosis()
     for look, status in enumerate(statuses):
-        now = diagnose(status, last)
-        new = find_changes(last.findings, now.findings)
-        began += [(look, one) for one in new.began]
-        over += [(look, one) for one in new.ended]
-        last = now
+        last = diagnose(status, last)
+        began += [(look, one) for one in last.began]
+        over += [(look, one) for one in last.ended]
     return began, over
 
 
