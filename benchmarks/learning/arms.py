@@ -32,6 +32,9 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 """Settings over the product's defaults, for ablations: "product NAME"."""
 
+COHORT = f"{PRODUCT} coordination.cohort=3"
+"""The product with three devices at a time."""
+
 FAMILIES: dict[str, Any] = {
     "Sgd": Sgd,
     "Adam": Adam,

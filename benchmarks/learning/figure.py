@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.learning.arms import AVERAGE, CENTRAL, PRODUCT
+from benchmarks.learning.arms import AVERAGE, CENTRAL, COHORT, PRODUCT
 from benchmarks.learning.cells import BASE, Results
 from benchmarks.learning.lines import Line, lines_of
 from edgeflock.results.figures import Panel, draw
@@ -30,13 +30,14 @@ def chosen(results: Results) -> list[Line]:
     """The lines that are drawn."""
     alone = list(lines_of(results, "cifar", 1, "even"))
     fleet = list(lines_of(results, "cifar", *BASE))
-    product = [line for line in fleet if line.family == PRODUCT]
+    product = [line for line in fleet if line.family in (PRODUCT, COHORT)]
     rivals = [line for line in fleet if not line.family.startswith(PRODUCT) and line.family not in CENTRAL]
     return [*product, *alone, *sorted(rivals, key=lambda line: -line.mean_of_last)[:RIVALS]]
 
 
 def _setting(line: Line) -> Setting:
-    label = "Edgeflock" if line.family == PRODUCT else line.family
+    ours = {PRODUCT: "Edgeflock", COHORT: "Edgeflock, three devices at a time"}
+    label = ours.get(line.family, line.family)
     if f" {AVERAGE}=" in line.arm:
         label += ", averaged"
     return Setting(label, [outcome(run["curve"]) for run in line.runs])

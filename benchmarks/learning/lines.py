@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.learning.arms import CENTRAL, GRIDS, PRODUCT, VARIANTS, parsed
+from benchmarks.learning.arms import CENTRAL, COHORT, GRIDS, PRODUCT, VARIANTS, parsed
 from benchmarks.learning.cells import SEEDS, Results
 
-LINES = (PRODUCT, *(f"{PRODUCT} {variant}" for variant in VARIANTS), *GRIDS)
+LINES = (PRODUCT, COHORT, *(f"{PRODUCT} {variant}" for variant in VARIANTS), *GRIDS)
 """Families in the order of the tables."""
 
 

@@ -27,7 +27,7 @@ ADAFACTOR_RATE, ADAPTERS_RATE = 0.01, 0.03
 of which half begin with zeros (docs/results/finetune.md)."""
 ADAFACTOR_DEVICES = 10
 """These rates fit so many devices at a time, or more. Updates of fewer are less stale, and the best rate is
-higher (docs/cohorts.md)."""
+higher. Of one device alone it is no higher than of three (docs/cohorts.md)."""
 
 
 class Config(Section):
@@ -82,7 +82,7 @@ class Config(Section):
             usual = ADAFACTOR_RATE if lora in ({}, "{}", "", LoraSettings()) else ADAPTERS_RATE
             cohort = str(_section_of(settings, "coordination").get("cohort", 0))
             if not traits.gathers and cohort.isdecimal() and 0 < int(cohort) < ADAFACTOR_DEVICES:
-                usual = round(usual * (ADAFACTOR_DEVICES / int(cohort)) ** (1 / 3), 4)
+                usual = round(usual * (ADAFACTOR_DEVICES / max(3, int(cohort))) ** (1 / 3), 4)
             if not traits.elastic:
                 settings = _with_defaults(settings, "coordination", {"learning_rate": usual})
             rate = _section_of(settings, "coordination").get("learning_rate", usual)

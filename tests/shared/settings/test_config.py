@@ -501,7 +501,7 @@ def test_devices_go_by_adafactor_at_its_own_rate_unless_a_rate_is_given() -> Non
     ("overrides", "rate"),
     [
         (["coordination.cohort=3"], 0.0149),
-        (["coordination.cohort=1"], 0.0215),
+        (["coordination.cohort=1"], 0.0149),
         (["coordination.cohort=10"], 0.01),
         (["coordination.cohort=200"], 0.01),
         (["coordination.cohort=3", 'model.lora={"targets": ["head"]}'], 0.0448),
