@@ -111,7 +111,6 @@ def test_flowers_clientapps_load_neither_torch_nor_the_server_for_the_mod() -> N
     assert not loaded & {"torch", "numba", "aiohttp", "pydantic.main", "sqlite3", "edgeflock.server"}
 
 
-@pytest.mark.slow
 def test_a_strategy_loads_no_torch() -> None:
     assert not modules_after("import edgeflock.server.flower") & {"torch", "aiohttp", "edgeflock.client"}
 
@@ -163,7 +162,6 @@ def test_every_package_has_a_door_that_says_what_lives_there(name: str) -> None:
     assert ast.get_docstring(ast.parse(door.read_text()))
 
 
-@pytest.mark.slow
 def test_a_server_has_compiled_what_its_first_update_needs() -> None:
     """Or its devices would wait for numba, all of them, and give it up."""
     loaded = modules_after("import edgeflock.server.app, edgeflock.server.hosting")

@@ -53,7 +53,6 @@ def _text(node: ast.expr) -> str:
     return ""
 
 
-@pytest.mark.slow
 def test_messages_are_plain() -> None:
     found = [*messages()]
     assert len(found) > 800

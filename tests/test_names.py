@@ -4,15 +4,12 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 ROOMS = ("client", "devices", "library", "server", "shared", "tui")
 SHARED = {"Model": "the protocol's record, as docs/protocol.md calls it, and the name of `import edgeflock`"}
 """Names that two classes have, and why."""
 
 
-@pytest.mark.slow
 def test_no_two_public_classes_have_one_name() -> None:
     found: dict[str, list[str]] = defaultdict(list)
     for file in (file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
@@ -62,7 +59,6 @@ def _named(file: Path) -> list[str]:
     return names
 
 
-@pytest.mark.slow
 def test_names_say_what_something_is_or_does() -> None:
     files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py")]
     found = {

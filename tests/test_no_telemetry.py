@@ -84,7 +84,6 @@ def isolated() -> bool:
         return False
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not isolated(), reason="this machine gives nobody a network of their own")
 def test_a_device_asks_for_no_name(device: list[str], tmp_path: Path) -> None:
     """A device that opened its graph before another one did has asked for none when the other one has, which

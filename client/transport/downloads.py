@@ -145,7 +145,7 @@ async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     async for part in response.content.iter_chunked(1 << 16):
         body += part
         if len(body) > limit:
-            raise ServerAtFault(f"{response.url.path} answered with more than {limit} bytes")
+            raise ServerAtFault(f"{response.url.with_query(None)} answered with more than {limit} bytes")
     return bytes(body)
 
 

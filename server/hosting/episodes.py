@@ -37,7 +37,7 @@ class EpisodeProcess:
         try:
             _send(process.stdin, theta)
             answer: ModelScores | str = pickle.load(process.stdout)
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
+        except Exception as error:  # it has ended, or something else wrote to its pipe
             killed = not timer.is_alive()
             self._end()
             reason = f"took longer than {TIMEOUT:g} s" if killed else "ended; the log says why"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import TypeAdapter, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from edgeflock.shared.settings.choices import Tables
@@ -26,8 +26,8 @@ ADAFACTOR_RATE, ADAPTERS_RATE = 0.01, 0.03
 """The usual step of a device moves a parameter by this part of its tensor's RMS. The second is for adapters,
 of which half begin with zeros (docs/results/finetune.md)."""
 ADAFACTOR_DEVICES = 10
-"""These rates fit so many devices at a time, or more. Updates of fewer are less stale, and the best rate is
-higher. Of one device alone it is no higher than of three (docs/cohorts.md)."""
+"""The first rate fits so many devices at a time, or more. Updates of fewer are less stale, and the best rate
+is higher (docs/cohorts.md)."""
 
 
 class Config(Section):
@@ -78,11 +78,7 @@ class Config(Section):
             if not traits.elastic:
                 settings = _with_defaults(settings, "coordination", {"learning_rate": 1.0})
         if _uses_adafactor(settings, traits):
-            lora = _section_of(settings, "model").get("lora", {})
-            usual = ADAFACTOR_RATE if lora in ({}, "{}", "", LoraSettings()) else ADAPTERS_RATE
-            cohort = str(_section_of(settings, "coordination").get("cohort", 0))
-            if not traits.gathers and cohort.isdecimal() and 0 < int(cohort) < ADAFACTOR_DEVICES:
-                usual = round(usual * (ADAFACTOR_DEVICES / max(3, int(cohort))) ** (1 / 3), 4)
+            usual = _adafactor_rate(settings, traits)
             if not traits.elastic:
                 settings = _with_defaults(settings, "coordination", {"learning_rate": usual})
             rate = _section_of(settings, "coordination").get("learning_rate", usual)
@@ -131,6 +127,19 @@ def _uses_adafactor(settings: dict[str, Any], traits: Mode) -> bool:
         and _section_of(settings, "compression").get("selection", "largest") == "largest"
         and _section_of(settings, "privacy").get("mode", "none") == "none"  # devices report moments
     )
+
+
+def _adafactor_rate(settings: dict[str, Any], traits: Mode) -> float:
+    """Return the learning rate of Adafactor if the settings name none."""
+    if _section_of(settings, "model").get("lora", {}) not in ({}, "{}", "", LoraSettings()):
+        return ADAPTERS_RATE
+    try:
+        cohort = TypeAdapter(int).validate_python(_section_of(settings, "coordination").get("cohort", 0))
+    except ValidationError:  # the section refuses it
+        cohort = 0
+    if traits.gathers or not traits.cohort or not 0 < cohort < ADAFACTOR_DEVICES:
+        return ADAFACTOR_RATE
+    return round(ADAFACTOR_RATE * (ADAFACTOR_DEVICES / max(3, cohort)) ** (1 / 3), 4)
 
 
 def parse(

@@ -74,7 +74,6 @@ def test_what_was_refused_for_its_size_is_not_sent_again(
     assert 0 < numbers(result.arrays)["w"].max() < 0.5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

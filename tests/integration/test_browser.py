@@ -352,7 +352,6 @@ async def elsewhere(script: str) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-@pytest.mark.slow
 async def test_a_page_of_another_site_gets_nowhere(tmp_path: Path) -> None:
     """From another port of the same host, whose pages a browser sends the same cookies with."""
     attempt = """

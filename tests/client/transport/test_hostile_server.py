@@ -320,7 +320,6 @@ def test_good_sessions_are_good() -> None:
     assert outcomes(GOOD) == {"over": 1, "Dropped": 1}
 
 
-@pytest.mark.slow
 def test_hostile_sessions_end_as_they_should() -> None:
     ended = outcomes(islice(hostile_sessions(15), 3000))
     assert ended["ServerAtFault"] > 1000
