@@ -1,5 +1,6 @@
 """All settings of a run. Each section is declared in a file of its own here, with its defaults."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
@@ -139,7 +140,7 @@ def _adafactor_rate(settings: dict[str, Any], traits: Mode) -> float:
         cohort = 0
     if traits.gathers or not traits.cohort or not 0 < cohort < ADAFACTOR_DEVICES:
         return ADAFACTOR_RATE
-    return round(ADAFACTOR_RATE * (ADAFACTOR_DEVICES / max(3, cohort)) ** (1 / 3), 4)
+    return round(ADAFACTOR_RATE * math.cbrt(ADAFACTOR_DEVICES / max(3, cohort)), 4)
 
 
 def parse(
