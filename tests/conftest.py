@@ -103,17 +103,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The longest first: last, one process would wait for the other's."""
+    """Leave out the other parts of the slow tests. The longest come first: last, all would wait for them."""
     if part := config.getoption("slow_part"):
         k, n = map(int, part.split("/"))
-        left_out = [item for item in items if item.get_closest_marker("slow") and _hash(item) % n != k % n]
-        config.hook.pytest_deselected(items=left_out)
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        left_out = {item for item in slow if zlib.crc32(item.nodeid.encode()) % n != k % n}
+        config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: not any(name in item.nodeid for name in FIRST))
-
-
-def _hash(item: pytest.Item) -> int:
-    return zlib.crc32(item.nodeid.encode())
 
 
 @pytest.hookimpl(wrapper=True)

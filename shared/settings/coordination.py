@@ -21,8 +21,8 @@ class CoordinationSettings(Section):
     since; tau: 1 / number of versions since; sqrt: 1 / root of that plus 1; none: not at all; elastic: for
     that mode"""
     learning_rate: Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)] = 0.05
-    """learning rate of the server; not set: 0.01 if devices use adafactor, or 0.03 with model.lora, and more
-    with a cohort of fewer than 10; 1 for a model of arrays, else 0.05"""
+    """learning rate of the server; not set: 0.01 if devices use adafactor, more with a cohort of fewer than
+    10 in async, 0.03 with model.lora; 1 for a model of arrays, else 0.05"""
     window: Annotated[int, Field(ge=2, le=65536)] = 256
     """number of the latest versions from which an update may start; an older one is refused"""
     mode: Annotated[str, one_of_tables("coordination.mode")] = DEFAULT
