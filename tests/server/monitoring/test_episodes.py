@@ -61,6 +61,14 @@ def test_a_process_that_cannot_begin_is_no_end_of_the_server() -> None:
         judge.evaluate(np.zeros(3, np.float32))
 
 
+def test_what_else_writes_to_its_pipe_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('greetings')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    judge = EpisodeProcess(settings("Corridor"))
+    with pytest.raises(RuntimeError, match="ended; the log says why"):
+        judge.evaluate(np.zeros(3, np.float32))
+
+
 @pytest.mark.slow
 def test_a_run_of_devices_that_act(tmp_path: Path) -> None:
     set_ = [f"server.directory={tmp_path}", f"model.module={POLICY}", "model.loss=a2c"]
