@@ -169,8 +169,12 @@ CAUSES: dict[str, Cause] = {
     ),
     "labels mirrored": Cause(("disagrees",), data=relabelled(lambda y, _: 9 - y), updates=LONG),
     "sign of gradients flipped": Cause(("disagrees",), gradient=lambda g: -g, updates=LONG),
-    "gradients times 1,000": Cause(("norm",), also=BROKEN, gradient=lambda g: g * 1000),
-    "inputs times 255": Cause(("norm", "disagrees"), also=BROKEN, data=scaled(lambda x: x * 255)),
+    "gradients times 1,000": Cause(  # Adafactor steps as far for any size of gradients
+        ("norm",), also=BROKEN, gradient=lambda g: g * 1000, settings={"local": {"optimizer": "sgd"}}
+    ),
+    "inputs times 255": Cause(
+        ("norm", "disagrees"), also=BROKEN, data=scaled(lambda x: x * 255), updates=LONG
+    ),
     "inputs times -1": Cause(("disagrees", "norm"), data=scaled(lambda x: -x), updates=LONG),
     "rows of the held-out data": Cause(("held-out",), data=held_out),
     "processor 25 times as slow": Cause(("stale",), device={"step_ms": 25 * STEP_MS}, updates=LONG),
@@ -188,14 +192,16 @@ CAUSES: dict[str, Cause] = {
         settings={"coordination": {"window": 40}},
     ),
     "learning rate 100 times too high": Cause(
-        ("learning", "diverged"), False, settings={"coordination": {"learning_rate": 5.0}}
+        ("learning", "diverged"), False,
+        settings={"coordination": {"learning_rate": 5.0}, "evaluation": {"recover": False}},
     ),
     "learning rate 1,000 times too low": Cause(
-        ("learning",), False, settings={"coordination": {"learning_rate": 5e-5}}
+        ("learning",), False,
+        settings={"coordination": {"learning_rate": 1e-5}, "local": {"optimizer": "adafactor"}},
     ),
     "100 samples, half of their labels wrong": Cause(
-        ("overfitting",), False, data=relabelled(spoilt), rest=relabelled(spoilt), updates=2400,
-        settings={"fleet": {"samples": 100}, "coordination": {"learning_rate": 0.5}},
+        ("overfitting",), False, also=("lost-class",), data=relabelled(spoilt), rest=relabelled(spoilt),
+        updates=2400, settings={"fleet": {"samples": 100}},
     ),
     "targets about 400": Cause(
         ("targets",), False, also=("diverged", "learning"), given=regression,

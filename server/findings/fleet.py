@@ -24,10 +24,11 @@ _SIGMA = 1.4826
 _AGAINST_BEGIN, _AGAINST_END = -5.0, -2.5
 """Deviations below the median agreement. Honest devices with one label each stay above about -4."""
 
-WORSE_LOSS, _WORSE_END, _FALLEN_LOSS = 3.0, 1.5, 0.85
-"""Deviations above the median loss, and the part of its highest that a loss has fallen to if the model fits
-it. A device with right labels fits soon if others have them too, and later if not. A high loss alone says
-nothing, since data may be hard. Together with the direction it does."""
+WORSE_LOSS, _WORSE_END, _FALLEN_LOSS, _MAX_LOSS = 3.0, 1.5, 0.85, 3.0
+"""Deviations above the median loss; and the part of its highest that a loss has fallen to if the model fits
+it, if it is also at most this many times the median of the highest. A device with right labels fits soon if
+others have them too, and later if not. Inputs 255 times too large fit after a while, but never well. A high
+loss alone says nothing, since data may be hard. Together with the direction it does."""
 
 _UNITED, _MIRRORED, _USUAL_LOSS, _USUAL_NORM = 0.15, 0.5, 1.0, 0.35
 """A device sends mirrored gradients if the median agreement is at least the first, and its own is at most
@@ -67,6 +68,7 @@ def find_disagreeing(status: RunStatus, active: Subjects) -> Iterator[Sign]:
         return
     agreements = [seen.agreement or 0.0 for _, seen in judged]
     usual, united = median(seen.loss or 0.0 for _, seen in judged), median(agreements)
+    peak = median(seen.peak or 0.0 for _, seen in judged)
     against = deviations(agreements, _MIN_AGREEMENT)
     worse = deviations([seen.excess for _, seen in judged], MIN_LOSS * abs(usual) or math.inf)
     for (one, seen), agreement, below, above in zip(judged, agreements, against, worse, strict=True):
@@ -75,7 +77,7 @@ def find_disagreeing(status: RunStatus, active: Subjects) -> Iterator[Sign]:
             continue
         mirrored = united >= _UNITED and agreement <= -_MIRRORED * united
         mirrored = mirrored and abs(above) <= _USUAL_LOSS and abs(seen.norm) <= _USUAL_NORM
-        if mirrored or (not _has_fallen(seen) and above >= (_WORSE_END if is_active else WORSE_LOSS)):
+        if mirrored or (not _has_fallen(seen, peak) and above >= (_WORSE_END if is_active else WORSE_LOSS)):
             yield Sign(
                 "disagrees", "warning", one.name,
                 f"its updates point away from the others' (cosine {agreement:+.2f}, the median is "
@@ -86,9 +88,11 @@ def find_disagreeing(status: RunStatus, active: Subjects) -> Iterator[Sign]:
             )  # fmt: skip
 
 
-def _has_fallen(seen: AgreementAverages) -> bool:
-    """Whether the device's loss has fallen well below its peak."""
-    return seen.loss is not None and seen.peak is not None and seen.loss < _FALLEN_LOSS * seen.peak
+def _has_fallen(seen: AgreementAverages, usual_peak: float) -> bool:
+    """Whether the device's loss has fallen well below its peak, and is not far above the usual peak."""
+    if seen.loss is None or seen.peak is None:
+        return False
+    return seen.loss < _FALLEN_LOSS * seen.peak and seen.loss <= _MAX_LOSS * usual_peak
 
 
 def find_norm(status: RunStatus, active: Subjects) -> Iterator[Sign]:

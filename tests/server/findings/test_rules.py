@@ -20,7 +20,7 @@ from edgeflock.shared.protocol.frames import GATEWAY_LOST, Evaluation, Finding
 NOW, LONG = 1e9, 3600.0
 PI = DeviceStatus("pi", present=True)
 NOTHING = Diagnosis()
-USUAL = AgreementAverages(100, 0.6, 0.3, 0.0)
+USUAL = AgreementAverages(100, 0.6, 0.3, 0.0, peak=2.3)
 
 
 def lasting(status: RunStatus, before: Diagnosis = NOTHING) -> Diagnosis:
@@ -167,6 +167,12 @@ def test_who_goes_against_the_others_and_fits_nothing_is_named() -> None:
     (one,) = findings(fleet(USUAL, USUAL, WRONG, USUAL._replace(agreement=0.5), USUAL))
     assert (one.kind, one.device) == ("disagrees", "pi-2")
     assert "cosine -0.70, the median is +0.60) and its loss is 2 where 0.3 is usual" in one.text
+
+
+def test_who_fits_a_little_but_far_worse_than_anybody_did_is_named() -> None:
+    scaled = AgreementAverages(100, -0.1, 12.0, 0.1, 11.7, peak=28.0)  # inputs 255 times too large
+    (one,) = findings(fleet(USUAL, USUAL, scaled, USUAL, USUAL))
+    assert (one.kind, one.device) == ("disagrees", "pi-2")
 
 
 def test_who_fits_its_labels_and_sends_the_opposite_is_named() -> None:
