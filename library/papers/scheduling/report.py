@@ -164,13 +164,8 @@ def _gains(summary: dict[str, Any]) -> list[str]:
 def _by_load(summary: dict[str, Any]) -> list[str]:
     lines = ["Completion times over that of SS at the same r:", ""]
     for name, one in summary["scenarios"].items():
-        against = one["against_SS"]
-        loads = range(1, len(against["SS"]) + 1)
-        lines += [f"| {name}, r = | {' | '.join(map(str, loads))} |", f"|---|{'--:|' * len(loads)}"]
-        for scheme in SCHEMES:
-            if scheme != "SS":
-                lines.append(f"| {scheme} | {' | '.join(number(one, '.2f') for one in against[scheme])} |")
-        lines.append("")
+        others = {scheme: ratios for scheme, ratios in one["against_SS"].items() if scheme != "SS"}
+        lines += _table(f"{name}, r =", others, ".2f")
     return lines
 
 
@@ -178,16 +173,23 @@ def _by_target(summary: dict[str, Any]) -> list[str]:
     lines = []
     for name, one in summary["scenarios"].items():
         for r, by in one["of_the_figure"]["by_target"].items():
-            targets = range(1, len(by["SS"]) + 1)
-            lines += [f"| {name}, r = {r}, k = | {' | '.join(map(str, targets))} |"]
-            lines += [f"|---|{'--:|' * len(targets)}"]
-            lines += [
-                f"| {scheme} | {' | '.join(number(one, '.3g') for one in by[scheme])} |"
-                for scheme in ("RA", "CS", "SS", "lower bound")
-                if by[scheme][0] is not None
-            ]
-            lines.append("")
+            shown = {scheme: by[scheme] for scheme in ("RA", "CS", "SS", "lower bound")}
+            lines += _table(f"{name}, r = {r}, k =", _defined(shown), ".3g")
     return lines
+
+
+def _table(title: str, averages: Averages, form: str) -> list[str]:
+    """A row for each scheme, a column for each r or k from 1 on."""
+    columns = range(1, len(next(iter(averages.values()))) + 1)
+    return [
+        f"| {title} | {' | '.join(map(str, columns))} |",
+        f"|---|{'--:|' * len(columns)}",
+        *(
+            f"| {name} | {' | '.join(number(one, form) for one in means)} |"
+            for name, means in averages.items()
+        ),
+        "",
+    ]
 
 
 def _decided(summary: dict[str, Any]) -> list[str]:
@@ -205,22 +207,18 @@ def _decided(summary: dict[str, Any]) -> list[str]:
         "| | speeds | r | adaptive, everywhere | SS | CS | RA | adaptive, cyclic | least, cyclic |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
+    saved = []
     for name, one in summary["scenarios"].items():
         for row in one["decided_on_the_way"]:
             cells = ("adaptive, everywhere", "SS", "CS", "RA", "adaptive, cyclic", "least, cyclic")
             numbers = " | ".join(number(row.get(cell), ".3f") for cell in cells)
             lines.append(f"| {name} | {row['world']} | {row['r']} | {numbers} |")
-    changing = [
-        row
-        for one in summary["scenarios"].values()
-        for row in one["decided_on_the_way"]
-        if row["world"] == "changing"
-    ]
-    saved = fmean(1 - row["adaptive, everywhere"] / row["SS"] for row in changing)
+            if row["world"] == "changing":
+                saved.append(1 - row["adaptive, everywhere"] / row["SS"])
     return [
         *lines,
         "",
-        f"Where speeds change, the adaptive order takes {saved:.0%} less than the staircase on average over "
-        f"these rows of {len(SCENARIOS)} scenarios.",
+        f"Where speeds change, the adaptive order takes {fmean(saved):.0%} less than the staircase on "
+        f"average over these rows of {len(SCENARIOS)} scenarios.",
         "",
     ]
