@@ -9,10 +9,10 @@ import numpy as np
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.server.roster import Device
 from edgeflock.server.sessions import Conversation, DevicePort, Send, ServerTaskFeed, SessionContext
-from edgeflock.server.sessions.conversation import R
+from edgeflock.server.sessions.conversation import DeviceEvents
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import Refused
-from edgeflock.shared.protocol.messages import Telemetry, Update
+from edgeflock.shared.protocol.messages import Update
 
 
 class Crashed(Exception):
@@ -61,7 +61,7 @@ class EmulatedTaskFeed(ServerTaskFeed):
         await super().advance(counted=counted)
 
 
-class EmulatedSession:
+class EmulatedSession(DeviceEvents):
     """One session: its conversation, and the events that this one notes."""
 
     def __init__(
@@ -85,7 +85,7 @@ class EmulatedSession:
             too_large_limit=math.inf,  # the worker gives up as soon, by itself
         )
 
-    # Events of the conversation
+    # Events of the conversation. No monitor watches, nobody is quarantined, and updates carry all telemetry.
 
     def count_update(self, device: Device, update: Update, staleness: int) -> None:
         tally = self._tally
@@ -102,25 +102,12 @@ class EmulatedSession:
     def count_duplicate(self, device: Device) -> None:
         self._tally.duplicates += 1
 
-    def note_ahead(self, device: Device, detail: str) -> None:
-        """Do nothing: an emulated device holds what it was sent."""
-
     async def wait_for_turn(self, device: Device) -> None:
         await self._server.wait_for_turn(device.id)
-
-    def mark_waiting(self, device: Device, *, waits: bool) -> None:
-        """Do nothing: no monitor watches."""
-
-    def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
-        """Do nothing: updates carry all telemetry."""
 
     def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
         self._tally.refused += 1
         self._device.statistics.count_refusal()
-
-    async def judge(self, device: Device, refusal: R) -> R:
-        """Return the refusal: nobody is quarantined."""
-        return refusal
 
     def _draw_crash(self) -> None:
         if self._crash and self._random.random() < self._crash:

@@ -13,11 +13,11 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.roster import Device, OpenSession
 from edgeflock.server.sessions import AdmittedDevice, PendingUpdate, Send, TaskFeed, settle
-from edgeflock.server.sessions.conversation import R
+from edgeflock.server.sessions.conversation import DeviceEvents
 from edgeflock.shared.errors import REFUSALS, Refused, SessionRefused, Superseded, Unavailable
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, gateway_coding, wire
-from edgeflock.shared.protocol.messages import Hello, Over, Receipt, Record, Stop, Task, Telemetry, Update
+from edgeflock.shared.protocol.messages import Hello, Over, Receipt, Record, Stop, Task, Telemetry
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +30,11 @@ _TASK_RECORDS: Collection[type[Record]] = (Task, Over, Stop)
 """The records that devices receive in a run of tasks without a request."""
 
 
-class GatewayAdmission:
-    """One ticket: the admission of its session, and the task feed of its device."""
+class GatewayAdmission(DeviceEvents):
+    """One ticket: the admission of its session, and the task feed of its device.
+
+    The leader counts updates and refusals, over all sessions, and quarantines devices.
+    """
 
     def __init__(self, ticket: int, send: Callable[[gateway_coding.Item], bool], *, in_tasks: bool) -> None:
         """`send` sends an item to the leader; False: there is none. `in_tasks`: it is a run of tasks."""
@@ -88,18 +91,9 @@ class GatewayAdmission:
     async def wait_for_turn(self, device: Device) -> None:
         await self._ask(gateway.Ready(self.ticket, None, True), gateway.Done)
 
-    def mark_waiting(self, device: Device, *, waits: bool) -> None:
-        """Do nothing: the leader knows."""
-
     def task_feed(self, device: Device, send: Send) -> TaskFeed | None:
         self._send_record = send
         return self if self._in_tasks else None
-
-    def count_update(self, device: Device, update: Update, staleness: int) -> None:
-        """Do nothing: the leader counts."""
-
-    def count_duplicate(self, device: Device) -> None:
-        """Do nothing: the leader counts."""
 
     def note_ahead(self, device: Device, detail: str) -> None:
         log.info("%s: %s", device.name, detail)
@@ -115,10 +109,6 @@ class GatewayAdmission:
         if not update:  # the leader knows of refused updates
             number = 0 if device is None else device.id
             self._send(gateway.DeviceRefused(number, refusal.code, str(refusal)))
-
-    async def judge(self, device: Device, refusal: R) -> R:
-        """Return the refusal: the leader counts refusals over all sessions, and ends this one."""
-        return refusal
 
     async def push(self, push: Push) -> Accepted | PendingUpdate:
         """Send the device's update. Return its result, durable at the leader. Raises the leader's refusal."""

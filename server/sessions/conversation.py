@@ -63,7 +63,10 @@ class DevicePort(Protocol):
 
 
 class DeviceEvents(Protocol):
-    """What becomes of a device between its Welcome and its end: the part of an admission for this."""
+    """What becomes of a device between its Welcome and its end: the part of an admission for this.
+
+    Of most, nothing is noted by default.
+    """
 
     async def wait_for_turn(self, device: Device) -> None:
         """Wait while the device is outside the cohort (coordination/cohort.py), or has no privacy left.
@@ -73,24 +76,30 @@ class DeviceEvents(Protocol):
 
     def mark_waiting(self, device: Device, *, waits: bool) -> None:
         """Note that the device waits for others, or does so no longer."""
+        return
 
     def count_update(self, device: Device, update: Update, staleness: int) -> None:
         """Count an accepted update, unless it was counted before."""
+        return
 
     def count_duplicate(self, device: Device) -> None:
         """Count an update of a task that another device had computed before."""
+        return
 
     def take_telemetry(self, device: Device, telemetry: Telemetry, frame: bytes) -> None:
         """Take the device's telemetry."""
+        return
 
     def note_ahead(self, device: Device, detail: str) -> None:
         """Note that the device says that it holds a version which the run has not reached."""
+        return
 
     def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
         """Note a refusal. `update`: it is of an update, not of another record."""
 
     async def judge(self, device: Device, refusal: R) -> R | Quarantined:
         """Return the refusal to send: a quarantine if the device was refused too often, else `refusal`."""
+        return refusal
 
 
 def count_outcome(
