@@ -36,15 +36,13 @@ def make_devices(
     server: EmulatedServer,
     backends: Callable[[int], Backend],
     totals: Mapping[str, ClassTotals],
-    number_of: Callable[[str], int],
     resumed: Interrupted | None,
     health_of: Callable[[str], Callable[[], Facts]],
 ) -> Iterator[tuple[int, EmulatedDevice]]:
     """Yield (number in the journal, device).
 
-    `number_of` maps a device's name to that number. Classes are dealt over the shares at random, so that no
-    class gets certain data. `backends` maps a device's place in the fleet to its backend. `health_of` maps
-    its name to its telemetry.
+    Classes are dealt over the shares at random, so that no class gets certain data. `backends` maps a
+    device's place in the fleet to its backend. `health_of` maps its name to its telemetry.
     """
     file = prepared.file
     kinds = file.classes
@@ -55,7 +53,7 @@ def make_devices(
     for index, kind in enumerate(names):
         data = prepared.environments.get(kind) or prepared.shares[index]
         name = f"{kind}-{index}"
-        number = number_of(name)
+        number = server.engine.device_id(name)
         shards = _device_shards(index, file)
         yield (
             number,

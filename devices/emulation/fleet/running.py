@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.client.backends import Backend, Predictor
+from edgeflock.client.backends import Backend
 from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.devices.emulation.fleet.members import create_totals, make_devices
@@ -95,7 +95,7 @@ def run_fleet(
     began = time.process_time()
     file = prepared.file
     settings = file.model
-    backend = TorchBackend(
+    backend = TimedBackend(
         settings.module, settings.loss, seed=seed, make=prepared.make, lora=settings.adapters
     )
     flat = FlatModule(settings.module, settings.loss, seed, prepared.make, settings.adapters)
@@ -103,29 +103,14 @@ def run_fleet(
     adapted = flat.adapted()
     if adapted is not None:
         backend.load_base(adapted.theta)
-    compression, traits = file.compression, file.coordination.traits
-    has_state = compression.feedback or compression.threshold or file.injection.alpha
-    has_state = has_state or traits.elastic or file.local.optimizer == ADAFACTOR
-    has_state = has_state or select_interval(file)  # depends on how often a device pushes
-    has_state = has_state or traits.tasks  # a device's task depends on all earlier rounds
-    has_state = has_state or traits.private  # the journal has sums alone
-    has_state = has_state or prepared.environment is not None  # a device's actions depend on its model
-    has_state = has_state or bool(file.model.personal) or file.privacy.mode != "none"  # secret noise
-    if traits.rounds:  # no journal has an update that is sent again while it is held
-        has_state = has_state or any(kind.session_s for kind in file.classes.values())
-    if file.journal.keep_updates and not has_state:
-        resumed: Interrupted | None = Interrupted(directory)
-        journal = Journal(directory / JOURNAL, durable=False)
-    else:
-        resumed, journal = None, Journal(Path(":memory:"), durable=False)
-    timed, callbacks = _TimedBackend(backend), (listening or Callbacks()).with_settings(file.callbacks)
-
-    def backends(index: int) -> Backend:
-        return backend_of(index, timed)
-
+    is_kept = file.journal.keep_updates and not _has_state(prepared)
+    resumed = Interrupted(directory) if is_kept else None
+    journal = Journal(directory / JOURNAL if is_kept else Path(":memory:"), durable=False)
+    callbacks = (listening or Callbacks()).with_settings(file.callbacks)
     run = _FleetRun(
-        prepared, seed, flat, (theta, start), adapted, backends, journal, resumed, callbacks, stop, health_of
-    )
+        prepared, seed, flat, (theta, start), adapted, lambda index: backend_of(index, backend), journal,
+        resumed, callbacks, stop, health_of,
+    )  # fmt: skip
     try:
         result = run.result()
     finally:
@@ -134,32 +119,37 @@ def run_fleet(
             resumed.close()
     if resumed is not None:
         resumed.remove()
-    return replace(result, gradient_s=timed.seconds, total_s=time.process_time() - began)
+    return replace(result, gradient_s=backend.seconds, total_s=time.process_time() - began)
 
 
-class _TimedBackend:
-    """A backend that measures the CPU time of its gradients."""
+def _has_state(prepared: PreparedFleet) -> bool:
+    """Whether a step depends on more than the journal holds."""
+    file = prepared.file
+    compression, traits = file.compression, file.coordination.traits
+    reasons = (
+        compression.feedback or compression.threshold or file.injection.alpha or traits.elastic,
+        file.local.optimizer == ADAFACTOR,
+        select_interval(file),  # depends on how often a device pushes
+        traits.tasks,  # a device's task depends on all earlier rounds
+        traits.private,  # the journal has sums alone
+        prepared.environment is not None,  # a device's actions depend on its model
+        file.model.personal or file.privacy.mode != "none",  # secret noise
+        # No journal has an update that is sent again while it is held.
+        traits.rounds and any(kind.session_s for kind in file.classes.values()),
+    )
+    return any(reasons)
 
-    def __init__(self, backend: TorchBackend) -> None:
-        self._backend = backend
-        self.name, self.layout = backend.name, backend.layout
-        self.seconds = 0.0
 
-    def gradient(
-        self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
-    ) -> Gradient:
+class TimedBackend(TorchBackend):
+    """Measures the CPU time of its gradients."""
+
+    seconds = 0.0
+
+    def gradient(self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]) -> Gradient:
         began = time.process_time()
-        result = self._backend.gradient(theta, x, y)
+        result = super().gradient(theta, x, y)
         self.seconds += time.process_time() - began
         return result
-
-    def predictor(self, theta: NDArray[np.float32]) -> Predictor:
-        return self._backend.predictor(theta)
-
-    def evaluate(
-        self, theta: NDArray[np.float32], x: Inputs, y: NDArray[np.generic]
-    ) -> tuple[float, float | None]:
-        return self._backend.evaluate(theta, x, y)
 
 
 class _FleetRun:
@@ -218,9 +208,8 @@ class _FleetRun:
         if listening.on_finding is not None and not file.coordination.traits.elastic:
             self._engine.observe = self._watch.observe
         self._tallies = create_totals(file)
-        number_of = self._engine.device_id
         self._devices = dict(
-            make_devices(prepared, seed, self._server, backends, self._tallies, number_of, resumed, health_of)
+            make_devices(prepared, seed, self._server, backends, self._tallies, resumed, health_of)
         )
         """Devices by their numbers in the journal."""
         self._refresh_trusted()

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from edgeflock.client.backends.torch import TorchBackend
 from edgeflock.client.zoo import DigitsCNN
 from edgeflock.devices.emulation.config import FleetFile, parse
 from edgeflock.devices.emulation.fleet import FleetResult, PreparedFleet, prepare, run_fleet, running
@@ -139,7 +138,7 @@ class CutShort(Exception):
     """Stands for whatever ends a process in the middle of its work."""
 
 
-class Counted(TorchBackend):
+class Counted(running.TimedBackend):
     """A backend that counts its gradients."""
 
     gradients = 0
@@ -253,7 +252,7 @@ def run(
     result, prepared = None, _prepared(file.model_dump_json())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "EmulatedServer", make_server)
-        patch.setattr(running, "TorchBackend", make_backend)
+        patch.setattr(running, "TimedBackend", make_backend)
         patch.setattr(running, "FlatModule", make_module)
         try:
             result = run_fleet(prepared, seed, directory, Callbacks(on_evaluated=progress))
