@@ -11,7 +11,7 @@ from edgeflock.server.connections import Traffic
 from edgeflock.server.descent import Index
 from edgeflock.server.engine import Published
 from edgeflock.server.publication import Outlet, publication_of
-from edgeflock.server.roster import RateLimiters, Relay, SampleRecord
+from edgeflock.server.roster import RateLimiters, Relay
 from edgeflock.server.sessions import SessionContext
 from edgeflock.shared.codecs import packed, sparse, values
 from edgeflock.shared.errors import Malformed
@@ -22,35 +22,27 @@ from edgeflock.shared.protocol.messages import Model, Samples, Welcome
 from edgeflock.shared.settings.config import Config
 
 
-class GatewayRelay:
-    """The shared samples that wait for this gateway's devices, as at a server."""
+class GatewayRelay(Relay):
+    """The shared samples that wait for this gateway's devices. The leader deals them out."""
 
-    def __init__(self, relay: Relay, send: Callable[[gateway_coding.Item], object]) -> None:
-        self._relay, self._send = relay, send
-
-    def join(self, device: int) -> None:
-        """Add a device that shares samples."""
-        self._relay.join(device)
+    def __init__(self, config: Config, send: Callable[[gateway_coding.Item], object]) -> None:
+        super().__init__(config.injection, config.limits.samples)
+        self._send = send
 
     def leave(self, device: int) -> None:
-        """Remove a device. It may never have shared samples."""
-        self._spill(device, sum(count for count, _ in self._relay.take(device)))
-        self._relay.leave(device)
+        self._spill(device, sum(count for count, _ in self.take(device)))
+        super().leave(device)
 
     def share(self, device: int, samples: Samples, octets: bytes) -> None:
         """Check a record of shared samples and send it to the leader."""
-        self._relay.check(device, samples)
+        self.check(device, samples)
         self._send(gateway.Shared(device, octets))
 
-    def take(self, device: int) -> list[SampleRecord]:
-        """Take the samples that wait for a device."""
-        return self._relay.take(device)
-
-    def queue(self, dealt: gateway.DealtSamples) -> None:
+    def queue_dealt(self, dealt: gateway.DealtSamples) -> None:
         """Queue samples for one of the devices. Raises Malformed if the record is invalid."""
         samples = wire.decode(dealt.samples, (Samples,))
         assert isinstance(samples, Samples), "nothing else is taken"
-        self._spill(dealt.device, self._relay.queue(dealt.device, (samples.count, dealt.samples)))
+        self._spill(dealt.device, self.queue(dealt.device, (samples.count, dealt.samples)))
 
     def _spill(self, device: int, samples: int) -> None:
         if samples:

@@ -20,7 +20,7 @@ from edgeflock.server.engine import Accepted
 from edgeflock.server.gateway.admission import LOST, GatewayAdmission
 from edgeflock.server.gateway.leaders import Leaders
 from edgeflock.server.gateway.mirror import GatewayRelay, Mirror
-from edgeflock.server.roster import Device, Relay
+from edgeflock.server.roster import Device
 from edgeflock.server.sessions import HANG_SECONDS, Outbox, PendingUpdate, ping
 from edgeflock.shared.errors import Malformed, Unavailable
 from edgeflock.shared.protocol import gateway, gateway_coding
@@ -250,9 +250,8 @@ class Upstream:
             if self.sync is None or self.sync.welcome != item.welcome:
                 leader, version = self.leaders.url.origin(), mirror.published.version
                 log.info("follows %s, run %s, from version %d on", leader, mirror.terms.run, version)
-            relay = Relay(mirror.config.injection, mirror.config.limits.samples)
             self.mirror, self.sync = mirror, item._replace(theta=b"")
-            self.relay = GatewayRelay(relay, self.send)
+            self.relay = GatewayRelay(mirror.config, self.send)
             self._lost.clear()
             self.ready.set()
         elif isinstance(item, gateway.Resumed):
@@ -272,7 +271,7 @@ class Upstream:
             self._mark = gateway.advance(self._mark, 1)
         elif isinstance(item, gateway.DealtSamples):
             if self.relay is not None:
-                self.relay.queue(item)
+                self.relay.queue_dealt(item)
         elif (admission := self._find_admission(item)) is not None:
             self._handlers[type(item)](admission, item)
         elif isinstance(item, gateway.AliveQuery):

@@ -9,7 +9,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Outlet
-from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay, SampleRecord
+from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay
 from edgeflock.server.sessions.answers import PendingUpdate, SumAnswer
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch
@@ -17,7 +17,7 @@ from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.model.lora import Adapted, Base
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start, Weights
-from edgeflock.shared.protocol.messages import Samples, SecureSum, Welcome
+from edgeflock.shared.protocol.messages import SecureSum, Welcome
 from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
@@ -36,13 +36,6 @@ class ServedModel(Protocol):
     def outlet(self) -> Outlet: ...
 
 
-class SampleExchange(Protocol):
-    """The part of a Relay that sessions use: a device's samples go out, those of others come in."""
-
-    def share(self, device: int, samples: Samples, octets: bytes) -> None: ...
-    def take(self, device: int) -> list[SampleRecord]: ...
-
-
 class Sums(Protocol):
     """The part of SecureSums that sessions use."""
 
@@ -58,7 +51,7 @@ class SessionContext:
     config: Config
     engine: ServedModel
     traffic: Traffic
-    relay: SampleExchange
+    relay: Relay
     rate_limiters: RateLimiters
     input: tuple[int, ...] | None
     """The shape of a sample's x, if it is known."""
@@ -100,7 +93,6 @@ class RunHost(SessionContext):
 
     engine: Engine
     hub: Hub
-    relay: Relay
     registry: Registry
     extra_tensors: ExtraState
     """The tensors of a saved model that are not in theta."""
