@@ -7,7 +7,6 @@ periodically, and returns between two requests.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -26,7 +25,7 @@ from edgeflock.client.transport.session import RecordSession
 from edgeflock.shared.errors import SeveralRuns, Unauthorized, Unavailable
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Welcome
-from edgeflock.shared.protocol.shown import printable
+from edgeflock.shared.protocol.shown import detail_of, printable
 
 log = logging.getLogger(__name__)
 
@@ -165,11 +164,9 @@ class Dialer:
         with suppress(OSError, aiohttp.ClientError, TimeoutError):
             async with asyncio.timeout(HANG_SECONDS + _EXCHANGE_BYTES / self._rate):
                 async with self.http.get(self.server() / "readyz", allow_redirects=False) as response:
-                    text = (await response.content.read(_LONGEST_REASON)).decode("utf-8", "replace")
+                    answer = await response.content.read(_LONGEST_REASON)
                     response.close()
-            with suppress(ValueError, TypeError, KeyError):  # a standby's is JSON
-                text = str(json.loads(text)["detail"])
-            return printable(text.strip())
+            return detail_of(answer, answer.decode("utf-8", "replace").strip())  # a standby's is JSON
         return ""
 
     async def _greet(self) -> tuple[RecordSession, Welcome]:

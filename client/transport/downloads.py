@@ -4,7 +4,6 @@ The server is not trusted, as in the session (session.py): at most the size limi
 size of a file is read.
 """
 
-import json
 import logging
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from edgeflock.client.transport.dialing import NOT_JOINED, Dialer
 from edgeflock.client.transport.retrying import ANSWER_SECONDS, Retries
 from edgeflock.shared.errors import ConfigError, ServerAtFault, Unauthorized
 from edgeflock.shared.protocol.backoff import is_transient
-from edgeflock.shared.protocol.shown import printable
+from edgeflock.shared.protocol.shown import detail_of
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +111,9 @@ class Downloads:
                 return None
             if not response.ok and not is_transient(response.status):
                 what = "model" if "model" in url.name else "graph"
-                raise ConfigError(f"{url} gives no {what}: {await _detail(response)}")
+                answer = await read_body(response, _LONGEST_DETAIL)
+                detail = detail_of(answer, f"{response.status} {response.reason}")
+                raise ConfigError(f"{url} gives no {what}: {detail}")
             response.raise_for_status()
             return DownloadedModel(response.headers.get("ETag", ""), await read_body(response, limit))
 
@@ -147,11 +148,3 @@ async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
         if len(body) > limit:
             raise ServerAtFault(f"{response.url.with_query(None)} answered with more than {limit} bytes")
     return bytes(body)
-
-
-async def _detail(response: aiohttp.ClientResponse) -> str:
-    """Return the server's error detail, or the status if there is none."""
-    try:
-        return printable(str(json.loads(await read_body(response, _LONGEST_DETAIL))["detail"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return printable(f"{response.status} {response.reason}")

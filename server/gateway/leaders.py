@@ -1,10 +1,9 @@
 """The addresses of a gateway's leader, and the credential for it."""
 
 import asyncio
-import json
 import ssl
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import NamedTuple
 
 import aiohttp
@@ -14,7 +13,7 @@ from edgeflock.server.sessions import HANG_SECONDS
 from edgeflock.shared.errors import ConfigError, Unauthorized, Unavailable
 from edgeflock.shared.identity import load_certificate, pin_from_token, tls_for
 from edgeflock.shared.protocol.backoff import is_transient, permanent_error
-from edgeflock.shared.protocol.shown import printable
+from edgeflock.shared.protocol.shown import detail_of
 
 _PATIENCE_LIMIT = 60.0
 
@@ -24,11 +23,6 @@ _LONGEST_FILE, _LONGEST_ANSWER = 1 << 28, 1 << 16
 
 _FILE_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=20, sock_read=300)
 """A file may take as long as its line needs. The leader may make it first, and needs minutes for a graph."""
-
-_UNREADABLE = (
-    OSError, aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError, RecursionError
-)  # fmt: skip
-"""The errors of an unreadable answer."""
 
 
 class ClientCertificate(NamedTuple):
@@ -94,11 +88,10 @@ class Leaders:
         status = error.status if isinstance(error, aiohttp.WSServerHandshakeError) else None
         if status is None or is_transient(status):
             return permanent_error(str(self.url), error)
-        try:
+        detail = f"it answers {status}"
+        with suppress(OSError, aiohttp.ClientError, TimeoutError, Unavailable):
             async with http.get(url, headers=self.headers) as answer:
-                detail = printable(str(json.loads(await read_body(answer))["detail"]))
-        except (*_UNREADABLE, Unavailable):
-            detail = f"it answers {status}"
+                detail = detail_of(await read_body(answer), detail)
         another = "; make one: edgeflock token create --role gateway" if status == Unauthorized.status else ""
         return ConfigError(f"{self.url.origin()} takes no gateway: {detail}{another}")
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from aiohttp import web
 
 from edgeflock.server.identity import LOGIN_SECONDS
-from edgeflock.server.web import Asset
+from edgeflock.server.web import HEADERS, Asset
 
 _LONGEST_LOGIN = 4096
 """The most bytes of a login's body."""
@@ -72,6 +72,13 @@ def login_response(
         cookie, number, max_age=age, path=path, secure=secure, httponly=True, samesite="Strict"
     )
     return response
+
+
+def page_response(request: web.Request, page: dict[str, Asset], name: str) -> web.Response:
+    """Answer with a file of the page, or that it has none of this name. Raises as `asset_response`."""
+    if name not in page:
+        return problem(404, "not-found", f"the page has no file {name!r:.100}")
+    return asset_response(request, page[name], HEADERS)
 
 
 def asset_response(request: web.Request, asset: Asset, headers: dict[str, str]) -> web.Response:

@@ -10,12 +10,12 @@ import math
 from aiohttp import web
 
 from edgeflock.server.connections import source_of
-from edgeflock.server.http.bodies import asset_response, login_response, problem, read_token
+from edgeflock.server.http.bodies import login_response, page_response, problem, read_token
 from edgeflock.server.http.callers import authenticate, caller_of, cookie_of, login_of, note
 from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION, HOST, LOGINS, PAGE_PATH, REGISTER
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
 from edgeflock.server.identity import NOBODY
-from edgeflock.server.web import HEADERS, edition
+from edgeflock.server.web import edition
 from edgeflock.shared.errors import Forbidden, Refused, Unauthorized
 
 routes = web.RouteTableDef()
@@ -25,13 +25,13 @@ routes = web.RouteTableDef()
 @allows(EVERYBODY)
 async def get_page(request: web.Request) -> web.StreamResponse:
     """The page. What it shows needs a login, unless the run is open."""
-    return _asset(request, "index.html")
+    return page_response(request, request.app[ASSETS], "index.html")
 
 
 @routes.get("/assets/{name}")
 @allows(EVERYBODY)
 async def get_asset(request: web.Request) -> web.StreamResponse:
-    return _asset(request, request.match_info["name"])
+    return page_response(request, request.app[ASSETS], request.match_info["name"])
 
 
 @routes.get("/v1/login")
@@ -96,10 +96,3 @@ def _refuse_login(request: web.Request, token: str, address: str, error: Refused
         return refusal
     note(request, account or "anybody", "failed to log in to the page", address)
     return problem(error.status, error.code, str(error))
-
-
-def _asset(request: web.Request, name: str) -> web.StreamResponse:
-    asset = request.app[ASSETS].get(name)
-    if asset is None:
-        return problem(404, "not-found", f"the page has no file {name!r:.100}")
-    return asset_response(request, asset, HEADERS)

@@ -10,7 +10,7 @@ from aiohttp import web
 from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.connections.forwarding import ForwardedOrigin
 from edgeflock.server.connections.traffic import address_of
-from edgeflock.server.http.bodies import asset_response, problem
+from edgeflock.server.http.bodies import page_response, problem
 from edgeflock.server.http.roles import READ_METHODS
 from edgeflock.server.identity import Audit, Caller, peer_certificate
 from edgeflock.server.supervision.accounts import Accounts
@@ -18,7 +18,7 @@ from edgeflock.server.supervision.metrics import merge_metrics, state_metrics
 from edgeflock.server.supervision.processes import RunProcess
 from edgeflock.server.supervision.requests import ask
 from edgeflock.server.supervision.rows import rows_for_operator, rows_for_stranger
-from edgeflock.server.web import HEADERS, Asset, Origins, edition
+from edgeflock.server.web import Asset, Origins, edition
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.identity import is_loopback, secret_of
 from edgeflock.shared.settings.config import Config
@@ -182,11 +182,7 @@ class OwnRoutes:
 
     async def _get_asset(self, request: web.Request) -> web.Response:
         """A file of the page, or the list of runs."""
-        name = request.match_info.get("name", "runs.html")
-        asset = self._page.get(name)
-        if asset is None:
-            return problem(404, "not-found", f"the page has no file {name!r:.100}")
-        return asset_response(request, asset, HEADERS)
+        return page_response(request, self._page, request.match_info.get("name", "runs.html"))
 
 
 async def _get_session(request: web.Request) -> web.Response:

@@ -21,7 +21,7 @@ from edgeflock.server.supervision.run_files import RunFile
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.files import write_atomically
 from edgeflock.shared.protocol.backoff import back_off
-from edgeflock.shared.protocol.shown import printable
+from edgeflock.shared.protocol.shown import detail_of, printable
 from edgeflock.shared.settings.config import Config
 
 log = logging.getLogger(__name__)
@@ -275,10 +275,7 @@ class RunProcess:
 
 def _reason_of(body: bytes) -> str:
     """Return the reason of a server that is not ready, which is plain text, or JSON of one that stands by."""
-    text = body[:1000].decode("utf-8", "replace").strip()
-    with suppress(ValueError, KeyError, TypeError):
-        text = str(json.loads(text)["detail"])
-    return printable(text)
+    return detail_of(body[:1000], body[:1000].decode("utf-8", "replace").strip())
 
 
 def _describe(code: int) -> str:

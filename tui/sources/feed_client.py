@@ -15,7 +15,7 @@ from edgeflock.shared.identity import pin_from_token, tls_for
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.backoff import failure_reason, permanent_error
 from edgeflock.shared.protocol.frames import DeviceRow, Mark, Point
-from edgeflock.shared.protocol.shown import printable
+from edgeflock.shared.protocol.shown import detail_of
 
 LARGEST_FRAME = 1 << 26
 """Bytes. A row takes about 150."""
@@ -185,9 +185,6 @@ def _refusal(status: int, path: str, body: bytes) -> EdgeflockError:
     missing = f"the server has no {path}; is it of this version? (404)"
     tls = "the server speaks TLS: write https:// instead of http:// (426)"
     known = {401: unknown, 403: "this token may not (403)", 404: missing, 426: tls}
-    try:
-        detail = printable(str(json.loads(body)["detail"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        detail = known.get(status, f"no reason given ({status})")
+    detail = detail_of(body, known.get(status, f"no reason given ({status})"))
     unauthorized = Unauthorized(f"{detail} (client.token, --token-file)")
     return unauthorized if status == Unauthorized.status else EdgeflockError(detail)
