@@ -5,6 +5,7 @@ latency of the link, and the time of its framed bytes at the link's rate.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -12,18 +13,23 @@ import numpy as np
 
 from edgeflock.client.training.conversation import DeviceConversation, ServerLink, check_answer
 from edgeflock.devices.emulation.server import EmulatedServer
-from edgeflock.devices.emulation.session import ClassTotals, EmulatedSession
+from edgeflock.devices.emulation.session import ClassTotals, Crashed, EmulatedTaskFeed
 from edgeflock.devices.emulation.speed import DeviceSpeed
+from edgeflock.server.roster import Device
 from edgeflock.server.roster.connection import SECRET_BYTES
+from edgeflock.server.sessions import Conversation
+from edgeflock.server.sessions.conversation import DeviceEvents
+from edgeflock.shared.codecs import sparse
+from edgeflock.shared.errors import Refused
 from edgeflock.shared.protocol import wire
-from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Record, Samples, Task, Welcome
+from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Record, Samples, Task, Update, Welcome
 
 A = TypeVar("A")
 T = TypeVar("T")
 
 
-class EmulatedLink(ServerLink):
-    """One device's connection: the server of its worker, and the port of its conversation."""
+class EmulatedLink(ServerLink, DeviceEvents):
+    """One device's connection: the server of its worker, and the port and the events of its session."""
 
     def __init__(
         self,
@@ -37,7 +43,7 @@ class EmulatedLink(ServerLink):
         shares: bool = False,
         shards: Sequence[str] = (),
     ) -> None:
-        """`crash` is the probability of a crash after each update, drawn from `random`."""
+        """`crash` is the probability of a crash after each update, before its answer, drawn from `random`."""
         self._server = server
         hello = Hello(PROTOCOL, name, b"", {}, shares, shards=",".join(shards))
         self.conversation = DeviceConversation(hello)
@@ -46,14 +52,12 @@ class EmulatedLink(ServerLink):
         self._tally = tally
         self._crash, self._random = crash, random
         self._device = server.engine.device_id(name)
-        self._joined: EmulatedSession | None = None
+        self._session: Conversation | None = None
+        """The server's half of the conversation, once the device has joined."""
+        self._tasks: EmulatedTaskFeed | None = None
+        """In a run of tasks."""
         self._answer: Record | None = None
         """The last record from the server that may be an answer."""
-
-    @property
-    def _session(self) -> EmulatedSession:
-        assert self._joined is not None, "a device first joins"
-        return self._joined
 
     # The worker's server
 
@@ -62,8 +66,12 @@ class EmulatedLink(ServerLink):
         await self._send(hello)
         server, name, shares = self._server, hello.device, hello.shares
         device = server.connect(self._device, name, shares=shares, shards=self._shards)
-        session = EmulatedSession(server, device, self, self._crash, self._tally, self._random)
-        self._joined = session
+        if server.engine.tasks is not None:
+            self._tasks = EmulatedTaskFeed(server.context, server, device.id, self.send, self._draw_crash)
+        self._session = Conversation(
+            *(server.context, server, self, self, device, self._tasks),
+            too_large_limit=math.inf,  # the worker gives up as soon, by itself
+        )
         version, sequence = server.engine.published.version, server.engine.receipts.last_sequence(device.id)
         greeting = server.context.welcome(version, None, sequence, bytes(SECRET_BYTES))
         as_received = wire.decode(wire.encode(greeting))  # its floats are single on the wire
@@ -71,7 +79,7 @@ class EmulatedLink(ServerLink):
         return self.conversation.begin(as_received)
 
     async def task(self) -> Task | None:
-        tasks = self._session.tasks
+        tasks = self._tasks
         while tasks is not None and tasks.base is not None:
             if (shard := await tasks.next_shard()) is not None:
                 task = Task(shard)
@@ -82,7 +90,7 @@ class EmulatedLink(ServerLink):
         return None
 
     async def round_end(self) -> None:
-        tasks = self._session.tasks
+        tasks = self._tasks
         assert tasks is not None, "only a run of tasks has rounds that end during a step"
         while tasks.base == self._server.engine.published.version:
             await self._server.wait_for_change()
@@ -90,7 +98,7 @@ class EmulatedLink(ServerLink):
 
     async def share(self, samples: Samples) -> None:
         record, octets = await self._send(samples)
-        await self._session.conversation.answer(record, octets)
+        await self._take(record, octets)
         self._tally.shared += samples.count
         self._tally.shared_bytes += wire.framed_size(len(octets), masked=True)
 
@@ -116,12 +124,45 @@ class EmulatedLink(ServerLink):
     def charge_numbers(self, numbers: int) -> None:
         """Do nothing: the link's rate is the limit."""
 
+    # The conversation's events. No monitor watches, nobody is quarantined, and updates carry all telemetry.
+
+    async def wait_for_turn(self, device: Device) -> None:
+        await self._server.wait_for_turn(device.id)
+
+    def count_update(self, device: Device, update: Update, staleness: int) -> None:
+        tally = self._tally
+        tally.updates += 1
+        tally.compressed += update.index_mode != sparse.DENSE
+        tally.floats += update.count
+        tally.staleness += staleness
+        heard, total = device.connection.last_heard, self._server.traffic.total
+        device.statistics.count(update, staleness, heard, heard, total.ingress)
+        self._server.on_commit()
+        if self._tasks is None:
+            self._draw_crash()
+
+    def count_duplicate(self, device: Device) -> None:
+        self._tally.duplicates += 1
+
+    def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
+        self._tally.refused += 1
+        if device is not None:
+            device.statistics.count_refusal()
+
+    def _draw_crash(self) -> None:
+        if self._crash and self._random.random() < self._crash:
+            raise Crashed
+
     # Both ways
 
     async def ask(self, question: Record, expected: type[A]) -> A:
         record, frame = await self._send(question)
-        await self._session.conversation.answer(record, frame if self._server.keep_frames else b"")
+        await self._take(record, frame if self._server.keep_frames else b"")
         return check_answer(question, self._answer, expected)
+
+    async def _take(self, record: Record, frame: bytes) -> None:
+        assert self._session is not None, "a device first joins"
+        await self._session.answer(record, frame)
 
     async def _send(self, record: Record) -> tuple[Record, bytes]:
         octets = wire.encode(record)

@@ -1,18 +1,10 @@
-"""The server's end of an emulated link: a session's own conversation, which counts for the fleet's totals."""
+"""What the sessions of emulated devices count, how one ends in a crash, and its tasks."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from edgeflock.devices.emulation.server import EmulatedServer
-from edgeflock.server.roster import Device
-from edgeflock.server.sessions import Conversation, DevicePort, Send, ServerTaskFeed, SessionContext
-from edgeflock.server.sessions.conversation import DeviceEvents
-from edgeflock.shared.codecs import sparse
-from edgeflock.shared.errors import Refused
-from edgeflock.shared.protocol.messages import Update
+from edgeflock.server.sessions import Send, ServerTaskFeed, SessionContext
 
 
 class Crashed(Exception):
@@ -59,56 +51,3 @@ class EmulatedTaskFeed(ServerTaskFeed):
     async def advance(self, *, counted: bool) -> None:
         self._crash()
         await super().advance(counted=counted)
-
-
-class EmulatedSession(DeviceEvents):
-    """One session: its conversation, and the events that this one notes."""
-
-    def __init__(
-        self,
-        server: EmulatedServer,
-        device: Device,
-        port: DevicePort,
-        crash: float,
-        tally: ClassTotals,
-        random: np.random.Generator,
-    ) -> None:
-        """`crash` is the probability of a crash after each update, before its answer."""
-        self._server, self._device = server, device
-        self._crash, self._tally, self._random = crash, tally, random
-        self.tasks: EmulatedTaskFeed | None = None
-        """In a run of tasks."""
-        if server.engine.tasks is not None:
-            self.tasks = EmulatedTaskFeed(server.context, server, device.id, port.send, self._draw_crash)
-        self.conversation = Conversation(
-            *(server.context, server, self, port, device, self.tasks),
-            too_large_limit=math.inf,  # the worker gives up as soon, by itself
-        )
-
-    # Events of the conversation. No monitor watches, nobody is quarantined, and updates carry all telemetry.
-
-    def count_update(self, device: Device, update: Update, staleness: int) -> None:
-        tally = self._tally
-        tally.updates += 1
-        tally.compressed += update.index_mode != sparse.DENSE
-        tally.floats += update.count
-        tally.staleness += staleness
-        heard, total = device.connection.last_heard, self._server.traffic.total
-        device.statistics.count(update, staleness, heard, heard, total.ingress)
-        self._server.on_commit()
-        if self.tasks is None:
-            self._draw_crash()
-
-    def count_duplicate(self, device: Device) -> None:
-        self._tally.duplicates += 1
-
-    async def wait_for_turn(self, device: Device) -> None:
-        await self._server.wait_for_turn(device.id)
-
-    def note_refusal(self, device: Device | None, refusal: Refused, *, update: bool = False) -> None:
-        self._tally.refused += 1
-        self._device.statistics.count_refusal()
-
-    def _draw_crash(self) -> None:
-        if self._crash and self._random.random() < self._crash:
-            raise Crashed
