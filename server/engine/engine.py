@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.coordination import Apply, Cohort, Coordinator, Gate, Push, Tasks
+from edgeflock.server.coordination import Apply, Coordinator, Gate, Push
 from edgeflock.server.defence import Decision, DefenceGuard, Trusted
 from edgeflock.server.descent import Gathered, Parameters, Step
 from edgeflock.server.engine.admission import Gatekeeper, admit, check_statistics
@@ -79,7 +79,13 @@ class Engine:
         self.start = start
         self.parameters = parameters
         self._coordinator = coordinator
+        self.tasks = coordinator.tasks
+        """The assignment of tasks to devices; None in a run without tasks."""
+        self.turns = coordinator.turns
+        """The cohort; None in a run in which all devices take part at any time."""
         self._log = log
+        self.device_id = log.device_id
+        """Returns the number of a device of a name."""
         self._limits = limits = limits or EngineLimits()
         self.outlet = Outlet(publication or Exact(layout, parameters.version), layout, parameters.store)
         self.receipts = Receipts(log)
@@ -201,16 +207,6 @@ class Engine:
     def held_updates(self) -> Mapping[int, Push]:
         """Device -> its update that waits for others."""
         return self._coordinator.held_updates
-
-    @property
-    def tasks(self) -> Tasks | None:
-        """The assignment of tasks to devices; None in a run without tasks."""
-        return self._coordinator.tasks
-
-    @property
-    def turns(self) -> Cohort | None:
-        """The cohort; None in a run in which all devices take part at any time."""
-        return self._coordinator.turns
 
     def has_turn(self, device: int) -> bool:
         """Whether the device may be sent the model now. One outside the cohort pulls, and waits.
@@ -380,10 +376,6 @@ class Engine:
         return answer._replace(receipt=replace(answer.receipt, model=model))
 
     # Requests of operators and hosts
-
-    def device_id(self, name: str) -> int:
-        """Return the device's number in the journal."""
-        return self._log.device_id(name)
 
     def models_to_trust(self, refresh: int) -> list[tuple[int, NDArray[np.float32]]]:
         """Return (version, a copy of theta) of the models to compute trusted directions at, in order.
