@@ -112,19 +112,11 @@ class EmulatedDevice:
                 await asyncio.sleep(self.random.exponential(away))
 
     async def _train(self, end: float) -> None:
-        shares = self.kind.shares
         link = EmulatedLink(
-            self.server,
-            self.name,
-            self.speed,
-            self.kind.crash,
-            self.tally,
-            self.random,
-            shares=shares,
-            shards=self.shards,
+            self.server, self.name, self.kind, self.speed, self.tally, self.random, self.shards
         )
         batches: Batches = self.batches
-        if shares:
+        if self.kind.shares:
             batches = self._injected = Injection(self.batches, link.share, self.sharing, self.kind.batch_max)
             link.listen(self._injected.receive)
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from edgeflock.client.training.conversation import DeviceConversation, ServerLink, check_answer
+from edgeflock.devices.emulation.config import DeviceClass
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.session import ClassTotals, Crashed, EmulatedTaskFeed
 from edgeflock.devices.emulation.speed import DeviceSpeed
@@ -35,22 +36,17 @@ class EmulatedLink(ServerLink, DeviceEvents):
         self,
         server: EmulatedServer,
         name: str,
+        kind: DeviceClass,
         speed: DeviceSpeed,
-        crash: float,
         tally: ClassTotals,
         random: np.random.Generator,
-        *,
-        shares: bool = False,
         shards: Sequence[str] = (),
     ) -> None:
-        """`crash` is the probability of a crash after each update, before its answer, drawn from `random`."""
-        self._server = server
-        hello = Hello(PROTOCOL, name, b"", {}, shares, shards=",".join(shards))
+        """Crashes are drawn from `random`."""
+        self._server, self._kind, self._speed, self._tally = server, kind, speed, tally
+        hello = Hello(PROTOCOL, name, b"", {}, kind.shares, shards=",".join(shards))
         self.conversation = DeviceConversation(hello)
-        self._shards = shards
-        self._speed = speed
-        self._tally = tally
-        self._crash, self._random = crash, random
+        self._shards, self._random = shards, random
         self._device = server.engine.device_id(name)
         self._session: Conversation | None = None
         """The server's half of the conversation, once the device has joined."""
@@ -150,7 +146,8 @@ class EmulatedLink(ServerLink, DeviceEvents):
             device.statistics.count_refusal()
 
     def _draw_crash(self) -> None:
-        if self._crash and self._random.random() < self._crash:
+        """Crash with the class's probability: after an update, before its answer."""
+        if self._kind.crash and self._random.random() < self._kind.crash:
             raise Crashed
 
     # Both ways
