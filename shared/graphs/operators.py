@@ -57,10 +57,29 @@ class Operator:
     work: Work = _entries
 
 
-def _windows(*more: str) -> dict[str, str]:
-    """The attributes of operators with a moving window."""
-    return {"auto_pad": "s", **dict.fromkeys(("kernel_shape", "pads", "strides", *more), "ints")}
+_KINDS = {
+    "f": "alpha beta epsilon high low momentum",
+    "g": "body",
+    "i": "allowzero axis batch_dims ceil_mode count_include_pad end exclusive group keepdims "
+    "noop_with_empty_axes num_outputs num_scan_inputs reverse select_last_index start stash_type "
+    "storage_order to transA transB",
+    "ints": "dilations kernel_shape output_padding pads perm scan_input_directions scan_output_directions "
+    "strides",
+    "s": "approximate auto_pad mode reduction",
+    "t": "value",
+}
+"""The field of an attribute's value -> the attributes, which have it in all operators."""
 
+_FIELDS = {name: kind for kind, names in _KINDS.items() for name in names.split()}
+
+
+def _named(*names: str) -> dict[str, str]:
+    """The attributes of these names."""
+    return {name: _FIELDS[name] for name in names}
+
+
+_WINDOW = ("auto_pad", "kernel_shape", "pads", "strides")
+"""The attributes of operators with a moving window."""
 
 _NOTSET = frozenset({b"NOTSET"})
 
@@ -72,96 +91,60 @@ TABLE: dict[str, Operator] = {
         ).split(),
         Operator(shapes.like_first, 1),
     ),
+    **dict.fromkeys("Add Div Max Min Mul PRelu Pow Sub".split(), Operator(shapes.broadcast, 2)),
     **dict.fromkeys(
-        ("Add", "Div", "Max", "Min", "Mul", "PRelu", "Pow", "Sub"), Operator(shapes.broadcast, 2)
-    ),
-    **dict.fromkeys(
-        ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Or"),
-        Operator(shapes.compare, 2),
+        "And Equal Greater GreaterOrEqual Less LessOrEqual Or".split(), Operator(shapes.compare, 2)
     ),
     **dict.fromkeys(
-        ("ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceMin", "ReduceSum"),
-        Operator(shapes.reduce, 2, attributes={"keepdims": "i", "noop_with_empty_axes": "i"}),
+        "ReduceL2 ReduceLogSumExp ReduceMean ReduceMin ReduceSum".split(),
+        Operator(shapes.reduce, 2, attributes=_named("keepdims", "noop_with_empty_axes")),
     ),
-    **dict.fromkeys(("LogSoftmax", "Softmax"), Operator(shapes.like_first, 1, attributes={"axis": "i"})),
-    **dict.fromkeys(("Celu", "Elu", "LeakyRelu"), Operator(shapes.like_first, 1, attributes={"alpha": "f"})),
-    "ArgMax": Operator(
-        shapes.arg_max, 1, attributes={"axis": "i", "keepdims": "i", "select_last_index": "i"}
-    ),
+    **dict.fromkeys(("LogSoftmax", "Softmax"), Operator(shapes.like_first, 1, attributes=_named("axis"))),
+    **dict.fromkeys(("Celu", "Elu", "LeakyRelu"), Operator(shapes.like_first, 1, attributes=_named("alpha"))),
+    "ArgMax": Operator(shapes.arg_max, 1, attributes=_named("axis", "keepdims", "select_last_index")),
     "AveragePool": Operator(
-        shapes.pool,
-        1,
-        attributes={**_windows(), "ceil_mode": "i", "count_include_pad": "i"},
-        texts=_NOTSET,
-        work=_window,
+        shapes.pool, 1, 1, _named(*_WINDOW, "ceil_mode", "count_include_pad"), _NOTSET, _window
     ),
-    "BatchNormalization": Operator(shapes.like_first, 5, attributes={"epsilon": "f", "momentum": "f"}),
-    "Cast": Operator(shapes.cast, 1, attributes={"to": "i"}),
+    "BatchNormalization": Operator(shapes.like_first, 5, attributes=_named("epsilon", "momentum")),
+    "Cast": Operator(shapes.cast, 1, attributes=_named("to")),
     "Clip": Operator(shapes.like_first, 3),
-    "Concat": Operator(shapes.concat, None, attributes={"axis": "i"}),
-    "ConstantOfShape": Operator(shapes.constant_of_shape, 1, attributes={"value": "t"}),
-    "Conv": Operator(
-        shapes.conv, 3, attributes={**_windows("dilations"), "group": "i"}, texts=_NOTSET, work=_taps
-    ),
+    "Concat": Operator(shapes.concat, None, attributes=_named("axis")),
+    "ConstantOfShape": Operator(shapes.constant_of_shape, 1, attributes=_named("value")),
+    "Conv": Operator(shapes.conv, 3, 1, _named(*_WINDOW, "dilations", "group"), _NOTSET, _taps),
     "ConvTranspose": Operator(
-        shapes.conv_transpose,
-        3,
-        attributes={**_windows("dilations", "output_padding"), "group": "i"},
-        texts=_NOTSET,
-        work=_taps,
+        shapes.conv_transpose, 3, 1, _named(*_WINDOW, "dilations", "output_padding", "group"), _NOTSET, _taps
     ),
-    "CumSum": Operator(shapes.like_first, 2, attributes={"exclusive": "i", "reverse": "i"}),
+    "CumSum": Operator(shapes.like_first, 2, attributes=_named("exclusive", "reverse")),
     "Expand": Operator(shapes.expand, 2),
-    "Gather": Operator(shapes.gather, 2, attributes={"axis": "i"}),
-    "GatherElements": Operator(shapes.gather_elements, 2, attributes={"axis": "i"}),
-    "GatherND": Operator(shapes.gather_nd, 2, attributes={"batch_dims": "i"}),
-    "Gelu": Operator(
-        shapes.like_first, 1, attributes={"approximate": "s"}, texts=frozenset({b"none", b"tanh"})
-    ),
-    "Gemm": Operator(
-        shapes.gemm, 3, attributes={"alpha": "f", "beta": "f", "transA": "i", "transB": "i"}, work=_products
-    ),
-    "HardSigmoid": Operator(shapes.like_first, 1, attributes={"alpha": "f", "beta": "f"}),
-    "LayerNormalization": Operator(
-        shapes.layer_norm, 3, 3, attributes={"axis": "i", "epsilon": "f", "stash_type": "i"}
-    ),
+    "Gather": Operator(shapes.gather, 2, attributes=_named("axis")),
+    "GatherElements": Operator(shapes.gather_elements, 2, attributes=_named("axis")),
+    "GatherND": Operator(shapes.gather_nd, 2, attributes=_named("batch_dims")),
+    "Gelu": Operator(shapes.like_first, 1, 1, _named("approximate"), frozenset({b"none", b"tanh"})),
+    "Gemm": Operator(shapes.gemm, 3, attributes=_named("alpha", "beta", "transA", "transB"), work=_products),
+    "HardSigmoid": Operator(shapes.like_first, 1, attributes=_named("alpha", "beta")),
+    "LayerNormalization": Operator(shapes.layer_norm, 3, 3, _named("axis", "epsilon", "stash_type")),
     "MatMul": Operator(shapes.matmul, 2, work=_products),
     "MaxPool": Operator(
-        shapes.pool,
-        1,
-        attributes={**_windows("dilations"), "ceil_mode": "i", "storage_order": "i"},
-        texts=_NOTSET,
-        work=_window,
+        shapes.pool, 1, 1, _named(*_WINDOW, "dilations", "ceil_mode", "storage_order"), _NOTSET, _window
     ),
-    "Pad": Operator(shapes.pad, 3, attributes={"mode": "s"}, texts=frozenset({b"constant"})),
-    "RandomUniformLike": Operator(shapes.like_first, 1, attributes={"high": "f", "low": "f"}),
+    "Pad": Operator(shapes.pad, 3, 1, _named("mode"), frozenset({b"constant"})),
+    "RandomUniformLike": Operator(shapes.like_first, 1, attributes=_named("high", "low")),
     "Range": Operator(shapes.range_of, 3),
-    "ReduceMax": Operator(shapes.reduce, 2, attributes={"keepdims": "i"}),
-    "Reshape": Operator(shapes.reshape, 2, attributes={"allowzero": "i"}),
+    "ReduceMax": Operator(shapes.reduce, 2, attributes=_named("keepdims")),
+    "Reshape": Operator(shapes.reshape, 2, attributes=_named("allowzero")),
     "Scan": Operator(
-        None,
-        None,
-        None,
-        attributes={
-            "body": "g",
-            "num_scan_inputs": "i",
-            "scan_input_directions": "ints",
-            "scan_output_directions": "ints",
-        },
+        *(None, None, None),
+        _named("body", "num_scan_inputs", "scan_input_directions", "scan_output_directions"),
     ),
-    "ScatterElements": Operator(
-        shapes.like_first, 3, attributes={"axis": "i", "reduction": "s"}, texts=frozenset({b"none"})
-    ),
-    "ScatterND": Operator(
-        shapes.like_first, 3, attributes={"reduction": "s"}, texts=frozenset({b"none", b"add"})
-    ),
-    "Shape": Operator(shapes.shape, 1, attributes={"start": "i", "end": "i"}),
+    "ScatterElements": Operator(shapes.like_first, 3, 1, _named("axis", "reduction"), frozenset({b"none"})),
+    "ScatterND": Operator(shapes.like_first, 3, 1, _named("reduction"), frozenset({b"none", b"add"})),
+    "Shape": Operator(shapes.shape, 1, attributes=_named("start", "end")),
     "Size": Operator(shapes.size, 1),
     "Slice": Operator(shapes.slice_shape, 5),
-    "Split": Operator(shapes.split, 2, None, attributes={"axis": "i", "num_outputs": "i"}),
+    "Split": Operator(shapes.split, 2, None, _named("axis", "num_outputs")),
     "Squeeze": Operator(shapes.squeeze, 2),
     "Tile": Operator(shapes.tile, 2),
-    "Transpose": Operator(shapes.transpose, 1, attributes={"perm": "ints"}),
+    "Transpose": Operator(shapes.transpose, 1, attributes=_named("perm")),
     "Unsqueeze": Operator(shapes.unsqueeze, 2),
     "Where": Operator(shapes.select, 3),
 }
