@@ -61,11 +61,8 @@ def best_rates(measured: Iterable[Measured]) -> tuple[Method, ...]:
         updates = newest.costs_to_reach(0.97, "updates")
         return -fmean(updates) if updates else -math.inf, fmean(newest.best())
 
-    best: dict[str, Measured] = {}
-    for one in measured:
-        name = one.experiment.method.name.rpartition(" rate ")[0]
-        if name not in best or merit(one) > merit(best[name]):
-            best[name] = one
+    ranked = sorted(measured, key=merit, reverse=True)
+    best = {one.experiment.method.name.rpartition(" rate ")[0]: one for one in reversed(ranked)}
     return tuple(
         replace(method, rate=best[method.name].experiment.method.rate) if method.name in best else method
         for method in experiments.FIGURE_3

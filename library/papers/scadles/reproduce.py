@@ -54,10 +54,8 @@ def best_rates(measured: Iterable[Measured]) -> Rates:
         seconds = [at for target in targets if (at := one.setting.interpolate(target, "seconds")) is not None]
         return len(seconds), -sum(seconds), fmean(one.setting.best())
 
-    best: dict[tuple[str, str, str], Measured] = {}
-    for one in measured:
-        task, method = tasks[one.experiment.part].name, one.experiment.method.name
-        key = task, method, one.experiment.name.partition(" ")[0]
-        if key not in best or merit(one) > merit(best[key]):
-            best[key] = one
-    return {key: one.experiment.method.rate for key, one in best.items()}
+    rates: dict[tuple[str, str, str], float] = {}
+    for one in reversed(sorted(measured, key=merit, reverse=True)):
+        task, method = tasks[one.experiment.part].name, one.experiment.method
+        rates[task, method.name, one.experiment.name.partition(" ")[0]] = method.rate
+    return rates
