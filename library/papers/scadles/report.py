@@ -1,5 +1,7 @@
 """The report of ScaDLES' reproduction: the paper's numbers next to ours, and the figures."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,15 @@ TABLE_5 = {
 def report(results: Results, summary: dict[str, Any], out: Path) -> str:
     """scadles.md. Writes the figures into `out`."""
     figures = set(_figures(results, summary, out))
+    sections: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+        "noisy": noisy,
+        "growing": _growing,
+        "changing": _changing,
+        "buffers": _buffers,
+        "compression": _compression,
+        "non_iid": partial(_non_iid, summary["injected"], figures),
+        "asynchronous": partial(_asynchronous, figures),
+    }
     lines = [
         "# ScaDLES, reproduced",
         "",
@@ -59,13 +70,7 @@ def report(results: Results, summary: dict[str, Any], out: Path) -> str:
         "explains the differences.",
         "",
         *speed_up(summary, figures),
-        *noisy(summary),
-        *_growing(summary),
-        *_changing(summary),
-        *_buffers(summary),
-        *_compression(summary),
-        *_non_iid(summary, figures),
-        *_asynchronous(summary, figures),
+        *(line for part, lines_of in sections.items() if summary[part] for line in lines_of(summary[part])),
     ]
     return "\n".join(lines)
 
@@ -114,9 +119,7 @@ def _by_streams(title: str, measured: list[Measured], floor: float | None) -> li
     return panels
 
 
-def _growing(summary: dict[str, Any]) -> list[str]:
-    if not summary["growing"]:
-        return []
+def _growing(found: dict[str, Any]) -> list[str]:
     lines = [
         "### If an iteration takes longer with more samples",
         "",
@@ -126,7 +129,7 @@ def _growing(summary: dict[str, Any]) -> list[str]:
         "| streams | part | ScaDLES, s | speed-up |",
         "|---|--:|--:|--:|",
     ]
-    for name, one in summary["growing"].items():
+    for name, one in found.items():
         distribution, _, part = name.partition(" ")
         lines.append(
             f"| {distribution} | {float(part):.0%} | {integer(one['seconds'])} | {ratio(one['speed_up'])} |"
@@ -134,9 +137,7 @@ def _growing(summary: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def _changing(summary: dict[str, Any]) -> list[str]:
-    if not summary["changing"]:
-        return []
+def _changing(found: dict[str, Any]) -> list[str]:
     lines = [
         "## Streams that change",
         "",
@@ -148,7 +149,7 @@ def _changing(summary: dict[str, Any]) -> list[str]:
         "| rate | method | updates | came | dropped | gap, s | best accuracy | last | last five | top-5 |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for name, one in summary["changing"].items():
+    for name, one in found.items():
         rate, _, method = name.partition(" ")
         lines.append(
             f"| {rate} | {method} | {integer(one['updates'])} | {integer(one['samples'])} "
@@ -157,9 +158,7 @@ def _changing(summary: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def _buffers(summary: dict[str, Any]) -> list[str]:
-    if not summary["buffers"]:
-        return []
+def _buffers(found: dict[str, Any]) -> list[str]:
     lines = [
         "## Buffers (Table IV)",
         "",
@@ -173,7 +172,7 @@ def _buffers(summary: dict[str, Any]) -> list[str]:
         "| paper: persisted | truncated | like for like | as in the paper | paper |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for name, one in summary["buffers"].items():
+    for name, one in found.items():
         distribution, _, model = name.partition(" ")
         lines.append(
             f"| {distribution} | {model} | {one['rounds']:,} "
@@ -186,9 +185,9 @@ def _buffers(summary: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def _compression(summary: dict[str, Any]) -> list[str]:
+def _compression(found: dict[str, Any]) -> list[str]:
     lines = []
-    for task, runs in summary["compression"].items():
+    for task, runs in found.items():
         lines += [
             f"## Adaptive compression (Table V): {task}",
             "",
@@ -215,9 +214,7 @@ def _learnt(one: dict[str, float]) -> str:
     return " | ".join(percent(one[key]) for key in keys)
 
 
-def _non_iid(summary: dict[str, Any], figures: set[str]) -> list[str]:
-    if not summary["non_iid"]:
-        return []
+def _non_iid(injected: dict[str, Any], figures: set[str], found: dict[str, Any]) -> list[str]:
     lines = [
         "## One label a device, and data injection (Figures 9 and 10)",
         "",
@@ -228,15 +225,15 @@ def _non_iid(summary: dict[str, Any], figures: set[str]) -> list[str]:
         "| task | (alpha, beta) | best accuracy | last | last five | top-5 | KB a round | received a round |",
         "|---|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for task, runs in summary["non_iid"].items():
+    for task, runs in found.items():
         for name, one in runs.items():
             lines.append(
                 f"| {task} | {name} | {_learnt(one)} "
                 f"| {integer(one['kilobytes_a_round'])} | {size(round(one['bytes_a_round']))} |"
             )
     lines += ["", *image(figures, "scadles-figure9", "Figure 9")]
-    if summary["injected"]:
-        sets = list(dict.fromkeys(name.partition(" ")[2] for name in summary["injected"]))
+    if injected:
+        sets = list(dict.fromkeys(name.partition(" ")[2] for name in injected))
         lines += [
             "KB a round by streams (the paper: 150 to 2,000):",
             "",
@@ -244,15 +241,13 @@ def _non_iid(summary: dict[str, Any], figures: set[str]) -> list[str]:
             f"|---|{'--:|' * len(sets)}",
         ]
         for distribution in DISTRIBUTIONS:
-            cells = [integer(summary["injected"].get(f"{distribution} {one}")) for one in sets]
+            cells = [integer(injected.get(f"{distribution} {one}")) for one in sets]
             lines.append(f"| {distribution} | {' | '.join(cells)} |")
         lines.append("")
     return lines
 
 
-def _asynchronous(summary: dict[str, Any], figures: set[str]) -> list[str]:
-    if not summary["asynchronous"]:
-        return []
+def _asynchronous(figures: set[str], found: dict[str, Any]) -> list[str]:
     lines = [
         "## The same streams without rounds",
         "",
@@ -262,7 +257,7 @@ def _asynchronous(summary: dict[str, Any], figures: set[str]) -> list[str]:
         "and in the same bytes, received and sent. Sparse: adaptive compression (CR 0.1, delta 0.3) against "
         "c = 0.1.",
     ]
-    for task, runs in summary["asynchronous"].items():
+    for task, runs in found.items():
         target = next(iter(runs.values()))["seconds_to_target"]["target"]
         lines += [
             "",

@@ -111,11 +111,9 @@ def best_last_five(learnt: dict[str, float | None] | None) -> str:
     return cells if learnt["top_5"] is None else f"{cells}; {percent(learnt['top_5'])}"
 
 
-def noisy(summary: dict[str, Any]) -> list[str]:
+def noisy(found: dict[str, Any]) -> list[str]:
     """The table of small batches."""
-    if not summary["noisy"]:
-        return []
-    levels = list(next(iter(next(iter(summary["noisy"].values())).values()))["speed_up_to"])
+    levels = list(next(iter(next(iter(found.values())).values()))["speed_up_to"])
     lines = [
         "### Where noise limits the speed",
         "",
@@ -127,7 +125,7 @@ def noisy(summary: dict[str, Any]) -> list[str]:
         f"| {' | '.join(level_of(float(at)) for at in levels)} |",
         f"|---|---|{'--:|' * (4 + len(levels))}",
     ]
-    for model, streams in summary["noisy"].items():
+    for model, streams in found.items():
         for name, one in streams.items():
             each = [best_last_five(one["learnt"][method]) for method in (DDL.name, SCADLES.name)]
             rates = ", ".join(f"{rate:g}" for rate in one["learning_rate"].values())
