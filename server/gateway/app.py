@@ -25,6 +25,7 @@ from edgeflock.server.sessions import Session, SessionContext
 from edgeflock.shared.errors import ConfigError, Forbidden, Refused, Unavailable
 from edgeflock.shared.identity import is_loopback, secret_of
 from edgeflock.shared.protocol import gateway
+from edgeflock.shared.protocol.frames import RunState
 from edgeflock.shared.settings.config import Config
 from edgeflock.shared.settings.limits import LimitSettings
 
@@ -255,18 +256,10 @@ class Gateway:
         """Return the public state of the run."""
         context = await self._authenticate(request)
         published = context.published
-        state = "diverged" if published.diverged else "finished" if published.complete else "training"
-        return web.json_response(
-            {
-                "run": context.run,
-                "state": state,
-                "diverged": published.diverged,
-                "model": context.config.model.module,
-                "parameters": context.layout.parameters.size,
-                "version": published.version,
-                "updates_target": context.config.end.updates,
-            }
-        )
+        state: RunState = "training"
+        if published.diverged or published.complete:
+            state = "diverged" if published.diverged else "finished"
+        return web.json_response(context.public_status(state))
 
     async def _start(self, request: web.Request) -> web.StreamResponse:
         """Return the file of the first model. The bytes count as traffic of ?device=NAME."""

@@ -105,16 +105,8 @@ async def get_evaluations(request: web.Request) -> web.Response:
 
 def run_status(host: RunHost, evaluator: Evaluator) -> dict[str, Any]:
     """The part of the status that every participant may read."""
-    return {
-        "run": host.run,
-        "state": evaluator.state,
-        "diverged": host.published.diverged,
-        "model": host.config.model.module,
-        "parameters": host.layout.parameters.size,
-        "version": host.published.version,
-        "updates_target": host.config.end.updates,
-        "privacy": None if (spent := host.engine.privacy_spent) is None else spent._asdict(),
-    }
+    spent = host.engine.privacy_spent
+    return {**host.public_status(evaluator.state), "privacy": None if spent is None else spent._asdict()}
 
 
 def shards(host: RunHost) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from edgeflock.server.connections import Traffic
 from edgeflock.server.coordination import Push
@@ -17,6 +17,7 @@ from edgeflock.shared.model.layout import ExtraState, Layout
 from edgeflock.shared.model.lora import Adapted, Base
 from edgeflock.shared.model.personal import Personal
 from edgeflock.shared.model.start import Start, Weights
+from edgeflock.shared.protocol.frames import RunState
 from edgeflock.shared.protocol.messages import SecureSum, Welcome
 from edgeflock.shared.settings.config import Config
 
@@ -78,6 +79,18 @@ class SessionContext:
     @property
     def layout(self) -> Layout:
         return self.engine.layout
+
+    def public_status(self, state: RunState) -> dict[str, Any]:
+        """Return what every participant may read of the run, in plain JSON types."""
+        return {
+            "run": self.run,
+            "state": state,
+            "diverged": self.published.diverged,
+            "model": self.config.model.module,
+            "parameters": self.layout.parameters.size,
+            "version": self.published.version,
+            "updates_target": self.config.end.updates,
+        }
 
     def welcome(self, version: int, weights: Weights | None, sequence: int, secret: bytes) -> Welcome:
         """Return the Welcome for a device: the first model's file, its last update and its secret."""
