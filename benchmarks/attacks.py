@@ -3,7 +3,8 @@
 They send the gradient with its sign flipped, a hundred times as large, of labels that are one off, or a
 random one of the same length. Sleepers are honest first: until half of the run, or one wakes after another,
 or they are honest and bad by turns. A flipped gradient of theirs is 2.9 times as large, which `clip` lets
-through. A backdoor is of samples with a trigger, and the label 0.
+through. Where devices use Adafactor, which scales gradients, their step is that much larger instead. A
+backdoor is of samples with a trigger, and the label 0.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
+from edgeflock.client.training.local_optimizer import Adafactor
 from edgeflock.shared.model.gradient import Gradient
 
 
@@ -39,6 +41,7 @@ class Batch:
     x: NDArray[np.float32]
     y: NDArray[Any]
     labels: int
+    adafactor: bool
     random: np.random.Generator
 
     def honest(self) -> Gradient:
@@ -51,10 +54,28 @@ Awake = Callable[[float, float], bool]
 """(part of the run, the device's place among the bad ones from 0 to 1) -> whether it is bad now."""
 
 
+class Stretched(np.ndarray[Any, np.dtype[np.float32]]):
+    """A gradient of which a bad device takes a step `factor` times as large."""
+
+    factor = 1.0
+
+
+class StretchedAdafactor(Adafactor):
+    """Adafactor, as a bad device alters it."""
+
+    def direction(self, theta: NDArray[np.float32], gradient: NDArray[np.float32]) -> NDArray[np.float32]:
+        step = super().direction(theta, np.asarray(gradient))
+        return np.float32(gradient.factor) * step if isinstance(gradient, Stretched) else step
+
+
 def _times(factor: float) -> Spoil:
     def spoil(batch: Batch) -> Gradient:
         found = batch.honest()
-        return found._replace(gradient=np.float32(factor) * found.gradient)
+        if not batch.adafactor:
+            return found._replace(gradient=np.float32(factor) * found.gradient)
+        gradient = (np.float32(np.sign(factor)) * found.gradient).view(Stretched)
+        gradient.factor = abs(factor)
+        return found._replace(gradient=gradient)
 
     return spoil
 
@@ -122,10 +143,18 @@ class Bad:
     """A backend whose gradients are of no use, or worse, while its device is awake."""
 
     def __init__(
-        self, backend: Backend, attack: str, clock: Clock, place: float, labels: int, seed: list[int]
+        self,
+        backend: Backend,
+        attack: str,
+        clock: Clock,
+        place: float,
+        labels: int,
+        adafactor: bool,
+        seed: list[int],
     ) -> None:
         self.name, self.layout = backend.name, backend.layout
         self._backend, self._clock, self._place, self._labels = backend, clock, place, labels
+        self._adafactor = adafactor
         self._spoil, self._awake = ATTACKS[attack]
         self._random = np.random.default_rng(seed)
         self.theta: NDArray[np.float32] | None = None
@@ -135,5 +164,5 @@ class Bad:
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]
     ) -> Gradient:
         self.theta = theta.copy()
-        batch = Batch(self._backend, theta, x, y, self._labels, self._random)
+        batch = Batch(self._backend, theta, x, y, self._labels, self._adafactor, self._random)
         return self._spoil(batch) if self._awake(self._clock.part, self._place) else batch.honest()

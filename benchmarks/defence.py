@@ -1,13 +1,13 @@
 """What bad updates cost, and what a defence against them costs: accuracy of emulated fleets.
 
     python -m benchmarks.defence [--sets mnist words] [--devices N ...] [--seeds N] [--only TEXT ...]
-        [--rounds] [--finished]
+        [--sgd] [--rounds] [--finished]
 
 Of each fleet a tenth or three tenths of the devices are bad, as attacks.py says. All devices are real Workers
 and the server's engine is at work; only where a bad one's gradients come from differs. Each with each
 defence, and honest fleets too: of samples dealt at random, and of one label a device. The default
-coordination is asynchronous with AdaComp's weights, sparse signs up, lossy down. mean, median, trimmed and
-krum are rounds, without a defence, of a tenth of each gradient.
+coordination is asynchronous with AdaComp's weights, Adafactor on devices (SGD with --sgd), sparse signs up,
+lossy down. mean, median, trimmed and krum are rounds of SGD, without a defence, of a tenth of each gradient.
 
 The defence was chosen on `mnist` with 50 devices; `words` had no part in it. All are evaluated on the samples
 that `score` leaves to evaluate on. A row is a JSON file in --output, and what is there is not run again: stop
@@ -24,12 +24,14 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.attacks import ATTACKS, Bad, Clock, triggered
+from benchmarks.attacks import ATTACKS, Bad, Clock, StretchedAdafactor, triggered
 from benchmarks.words import words_npz
 from edgeflock.client.backends import Backend
+from edgeflock.client.training import trainer
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import FleetObjects, PreparedFleet, prepare, run_fleet
 from edgeflock.server.hosting.choices import CHOICES
@@ -60,7 +62,7 @@ class Data:
     devices: int
     updates: int
     rate: float
-    """In rounds ten times as much: a mean is of all devices' updates."""
+    """Of SGD. In rounds ten times as much: a mean is of all devices' updates."""
     labels: int = 10
 
 
@@ -110,11 +112,12 @@ def rows(
                     yield from (Row(data, one, attack, part, labels, seed, count) for one in defences)
 
 
-def run(row: Row, overrides: list[str]) -> dict[str, Any]:
+def run(row: Row, overrides: list[str], sgd: bool) -> dict[str, Any]:
     """Its figures: the mean accuracy of the last five of twenty evaluations, and what the guard did."""
     data = SETS[row.data]
-    prepared = _prepared(row, tuple(overrides))
+    prepared = _prepared(row, tuple(overrides), sgd)
     bad, clock = _bad_ones(row), Clock(data.updates)
+    adafactor = prepared.file.local.optimizer == "adafactor"
     backends: list[Bad] = []
     seen: list[Evaluation] = []
     shares: dict[str, list[float]] = {"honest": [], "bad": []}
@@ -127,17 +130,20 @@ def run(row: Row, overrides: list[str]) -> dict[str, Any]:
         if number not in bad:
             return backend
         place = sorted(bad).index(number) / len(bad)
-        backends.append(Bad(backend, row.attack, clock, place, data.labels, [row.seed, 5, number]))
+        seed = [row.seed, 5, number]
+        backends.append(Bad(backend, row.attack, clock, place, data.labels, adafactor, seed))
         return backends[-1]
 
     began = time.process_time()
-    result = run_fleet(prepared, row.seed, Path(), Callbacks(made, seen.append), backend_of=backend_of)
+    with patch.object(trainer, "Adafactor", StretchedAdafactor):
+        result = run_fleet(prepared, row.seed, Path(), Callbacks(made, seen.append), backend_of=backend_of)
     accuracies = [one.accuracy or 0.0 for one in seen]
     # A run that left the finite numbers ends there, and is as good as guessing.
     accuracy = 0.1 if result.ended == "diverged" else fmean(accuracies[-5:])
     return {
         **asdict(row),
         "overrides": overrides,
+        "sgd": sgd,
         "accuracy": accuracy,
         "accuracies": accuracies,
         "trigger": _trigger(prepared, backends, row.seed) if row.attack == "backdoor" else None,
@@ -175,13 +181,13 @@ def _bad_ones(row: Row) -> set[int]:
     return {int(one) for one in chosen}
 
 
-def _prepared(row: Row, overrides: tuple[str, ...]) -> PreparedFleet:
+def _prepared(row: Row, overrides: tuple[str, ...], sgd: bool) -> PreparedFleet:
     data = SETS[row.data]
     sections: dict[str, dict[str, object]] = {
         "end": {"updates": data.updates},
         "journal": {"keep_updates": False},
         "model": {"module": data.module, "data": data.uri},
-        "coordination": {"learning_rate": data.rate, "window": 4096},
+        "coordination": {"window": 4096} | ({"learning_rate": data.rate} if sgd else {}),
         "defence": {"mode": "none" if row.defence in ROUNDS else row.defence},
         "fleet": {
             "devices": row.devices,
@@ -278,6 +284,7 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=1, help="0 .. N-1")
     parser.add_argument("--only", nargs="+", default=[""], help="rows whose name has one of these in it")
+    parser.add_argument("--sgd", action="store_true", help="devices use SGD, at the set's rate")
     parser.add_argument("--rounds", action="store_true", help=f"rounds by {', '.join(ROUNDS)}")
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], help="section.key=JSON, for all")
     parser.add_argument("--finished", action="store_true", help="run nothing, report what has been run")
@@ -292,7 +299,7 @@ def main() -> None:
     for row in () if asked.finished else wanted:
         path = asked.output / f"{row.name}.json"
         if not path.exists():
-            text = json.dumps(run(row, asked.overrides))
+            text = json.dumps(run(row, asked.overrides, asked.sgd))
             path.write_text(text + "\n")
             print(row.name, json.loads(text)["accuracy"], flush=True)
     found = [json.loads(path.read_text()) for path in sorted(asked.output.glob("*.json"))]

@@ -74,6 +74,10 @@ HALF_LIFE = 1024.0
 _LATEST = 256
 """How many agreements the usual agreement is computed from."""
 
+_RECENT = 64
+"""The usual agreement is at most that of so many, since it falls fast while a model learns. If twice the true
+one is assumed, honest devices are dropped seven times as often."""
+
 _INTERVAL = 16
 """Versions after which the usual agreement is computed again."""
 
@@ -141,6 +145,7 @@ class Agreements:
         if variance <= 0:
             return
         weights = direction * scale / sqrt(variance)
-        self._usual = float(weights @ mean)
+        recent = agreements[-_RECENT:].mean(0)
+        self._usual = float(min(weights @ mean, weights @ recent))
         if self._usual > 0:
             self._weights = tuple(weights.tolist())

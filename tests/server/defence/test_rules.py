@@ -246,6 +246,12 @@ def test_where_agreements_say_nothing_all_stand_as_they_did(agreements: list[flo
     assert [agree.standing(before, alike(-0.9)) for before in (-4.0, 0.0, 2.0)] == [-4, 0, 2]
 
 
+def test_an_agreement_that_falls_is_soon_the_usual_one() -> None:
+    """Else the honest devices of a model that has learned would be dropped for agreeing less than before."""
+    before, fallen = known_agreements(*USUAL * 8), known_agreements(*USUAL * 8, *[0.15, -0.1] * 32)
+    assert before.standing(0.0, alike(-0.2)) < 3 * fallen.standing(0.0, alike(-0.2)) < 0
+
+
 @pytest.mark.parametrize("part", [0.1, 0.3])
 def test_devices_that_pull_against_the_others_are_found_out(part: float) -> None:
     """Of twenty, whose agreements are of mean 0.4 and deviation 1 in some unit, a few send the opposite; and
