@@ -105,8 +105,8 @@ async def bind(
                 servers.append(await loop.create_server(made, sock=listening, ssl=tls, backlog=1024))
         except OSError as error:
             raise EdgeflockError(
-                f"cannot listen on {host}:{port}: {error.strerror}; set another server.host or server.port, "
-                "or end the program that listens there"
+                f"cannot listen on {host}:{port}: {error.strerror}; choose another host or port "
+                "(server.host, server.port; of a gateway --host, --port), or end what listens there"
             ) from error
         name = servers[0].sockets[0].getsockname()
         yield name[1] if isinstance(name, tuple) else 0
