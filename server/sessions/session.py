@@ -16,6 +16,7 @@ from edgeflock.server.sessions.records import RecordSocket
 from edgeflock.server.sessions.task_feed import TaskFeed
 from edgeflock.shared.errors import Refused, SessionRefused, Superseded
 from edgeflock.shared.identity import CHALLENGE, ROTATE, from_base64url
+from edgeflock.shared.protocol.frames import SERVER_STOPPED
 from edgeflock.shared.protocol.messages import IN_FIRST_RECORD, Challenge, Credential, Hello
 
 Identify = Callable[[str], tuple[DeviceAdmission, bytes]]
@@ -100,7 +101,7 @@ class Session:
 
     async def leave(self) -> None:
         """End this session because the server stops. The device will connect again."""
-        self._set_end_reason("stopped: the server closed the session")
+        self._set_end_reason(SERVER_STOPPED)
         await self._socket.close(WSCloseCode.GOING_AWAY)
 
     def apply_order(self) -> None:

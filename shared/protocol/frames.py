@@ -33,6 +33,8 @@ stopped."""
 GATEWAY_LOST = "killed: the connection to its gateway"
 """What why_left begins with if the device left together with its gateway."""
 
+SERVER_STOPPED = "stopped: the server closed the session"
+
 MAX_CLASSES = 1000
 """That an evaluation tells apart."""
 

@@ -25,11 +25,20 @@ from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.sessions.gateways import gateways
 from edgeflock.shared.codecs import labels, moments
-from edgeflock.shared.errors import ConfigError, Dropped, NameInUse, NonFinite, Superseded, Unauthorized
+from edgeflock.shared.errors import (
+    ConfigError,
+    Dropped,
+    EdgeflockError,
+    NameInUse,
+    NonFinite,
+    Superseded,
+    Unauthorized,
+)
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import NORMAL, Filling, Start
 from edgeflock.shared.protocol import feed, gateway_coding
 from edgeflock.shared.protocol import gateway as protocol
+from edgeflock.shared.protocol.frames import SERVER_STOPPED
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello
 from edgeflock.tui.sources.feed_client import FeedClient
 from tests.hosting import LAYOUT, Hosted, gateway, hosting, initial_theta, store_token
@@ -356,6 +365,7 @@ async def test_a_leader_that_starts_again_finds_its_gateways(tmp_path: Path) -> 
         pi = await stack.enter_async_context(joined(url, "pi"))
         await pi.step()
         await life.aclose()
+        assert await gone(leader, "pi") == SERVER_STOPPED
         stepping = asyncio.create_task(pi.step())
         await asyncio.sleep(0.2)
         assert not stepping.done()
@@ -575,6 +585,10 @@ async def test_a_gateway_that_cannot_be_says_why(tmp_path: Path) -> None:
             for path, status in (("/v1/feed", 403), ("/v1/devices/pi", 403), ("/v1/model", 403)):
                 async with http.get(leader.url + path, headers=headers, ssl=False) as answer:
                     assert answer.status == status
+        port = int(leader.url.rpartition(":")[2])
+        with pytest.raises(EdgeflockError, match=rf"cannot listen on 127.0.0.1:{port}: .*--port"):
+            async with Gateway(leader.url, token, "", GatewayAddress(port=port)).serving():
+                pass
     with pytest.raises(ConfigError, match="give --certificate and --key"):
         Gateway("https://127.0.0.1:1", "", "one", GatewayAddress(host="0.0.0.0"))
     with pytest.raises(ConfigError, match="--insecure"):

@@ -21,7 +21,7 @@ from edgeflock.server.sessions.writer import Writer
 from edgeflock.shared.errors import REFUSALS, Malformed, Refused, SessionRefused, TooManyDevices
 from edgeflock.shared.identity import CHALLENGE, ROTATE
 from edgeflock.shared.protocol import gateway, gateway_coding, wire
-from edgeflock.shared.protocol.frames import GATEWAY_LOST
+from edgeflock.shared.protocol.frames import GATEWAY_LOST, SERVER_STOPPED
 from edgeflock.shared.protocol.messages import Hello
 from edgeflock.shared.protocol.shown import printable
 
@@ -81,7 +81,7 @@ class GatewayConnection:
         """How many updates of its devices it has brought into the model."""
         self._outbox = Outbox()
         self._lost = False
-        self._end_reason = "the connection broke"
+        self._end_reason, self._device_end_reason = "the connection broke", f"{GATEWAY_LOST} {name} broke"
         self._tasks: set[asyncio.Task[None]] = set()
         self._handlers: dict[type[gateway_coding.Item], Callable[[Any], None]] = {
             gateway.AccessRequest: self._on_access_request,
@@ -134,7 +134,7 @@ class GatewayConnection:
             count = f"{self.devices:,} devices came through it"
             hub.note("left", None, f"gateway {self.name}: {self._end_reason}; {count}")
             for relayed in list(self._tickets.values()):
-                relayed.end(f"{GATEWAY_LOST} {self.name} broke")
+                relayed.end(self._device_end_reason)
             self._tickets.clear()
             self._devices.clear()
         return self._socket
@@ -148,6 +148,7 @@ class GatewayConnection:
 
     async def close(self) -> None:
         """Close the connection because the server stops."""
+        self._end_reason = self._device_end_reason = SERVER_STOPPED
         await self._socket.close(code=WSCloseCode.GOING_AWAY)
 
     async def reject(self, refusal: SessionRefused) -> None:
@@ -231,7 +232,7 @@ class GatewayConnection:
             return
         relayed.enter(device)
         if self._lost:
-            relayed.end(f"{GATEWAY_LOST} {self.name} broke")
+            relayed.end(self._device_end_reason)
             return
         self._devices[device.id] = relayed
         self.send(gateway.Entered(enter.ticket, device.id, sequence, secret, relayed.pause_reason))
