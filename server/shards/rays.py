@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from edgeflock.server.descent import ShardStatus, VectorsLost, VectorState
@@ -31,8 +31,8 @@ _MAX_PENDING = 4
 _CONNECT_SECONDS = 5.0
 """Seconds that a cluster may take to accept a connection."""
 
-_BEGIN_SECONDS = 300.0
-"""Seconds that new actors may take to begin."""
+_ANSWER_SECONDS = 300.0
+"""Seconds that shards may take to begin, or to answer. A shard that takes longer hangs, and is lost."""
 
 
 class _Actor:
@@ -75,7 +75,7 @@ class RayPlacement:
             begun = [actor.begin.remote(state) for actor, state in zip(self._actors, states, strict=True)]
             for shard, (state, status) in enumerate(zip(states, begun, strict=True)):
                 try:
-                    ray.get(status, timeout=_BEGIN_SECONDS)
+                    ray.get(status, timeout=_ANSWER_SECONDS)
                 except RayTaskError:
                     raise
                 except RayError:  # the other shards keep their processes
@@ -84,7 +84,7 @@ class RayPlacement:
                     self._nodes[shard] = _node_of_fewest(others)
                     self._actors[shard] = _create_actor(self._nodes[shard])
                     begun[shard] = self._actors[shard].begin.remote(state)
-            self.status = ray.get(begun, timeout=_BEGIN_SECONDS)
+            self.status = ray.get(begun, timeout=_ANSWER_SECONDS)
             self._nodes = [status.node for status in self.status]
         except RayError as error:
             raise self._record_loss(error) from error
@@ -97,7 +97,7 @@ class RayPlacement:
                 self._pending[shard].append(self._execute(shard, those))
             for pending in self._pending:
                 while len(pending) > _MAX_PENDING:
-                    ray.get(pending.popleft())
+                    ray.get(pending.popleft(), timeout=_ANSWER_SECONDS)
         except RayError as error:
             self._record_loss(error)
 
@@ -105,7 +105,7 @@ class RayPlacement:
         self.check()
         try:
             refs = [self._execute(shard, those) for shard, those in orders.items()]
-            answers = dict(zip(orders, ray.get(refs), strict=True))
+            answers = dict(zip(orders, ray.get(refs, timeout=_ANSWER_SECONDS), strict=True))
         except RayError as error:
             raise self._record_loss(error) from error
         for shard in orders:  # an actor that has answered has done all earlier orders
@@ -136,6 +136,8 @@ class RayPlacement:
         if isinstance(error, RayTaskError):
             raise error
         text = str(error).strip().partition("\n")[0]
+        if isinstance(error, GetTimeoutError):
+            text = f"no answer for {_ANSWER_SECONDS:g} s"
         self._lost = f"a shard is lost: {text}"
         return VectorsLost(self._lost)
 

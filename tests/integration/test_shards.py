@@ -186,6 +186,25 @@ def test_a_shard_in_the_place_of_a_lost_one_is_where_the_fewest_are(cluster: Any
         engine.close()
 
 
+def test_a_shard_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgeflock.server.shards import rays
+
+    config = parse(overrides=["scale.shards=2"])
+    with rays.ray_placement("") as placement:
+        journal = Journal(tmp_path / "journal.sqlite")
+        journal.begin_run("run", "package:Model", LAYOUT, initial_theta(LAYOUT.size), 0.0)
+        engine = open_engine(journal, LAYOUT, config, place=partial(Sharded, placement, 2))
+        hung, other = (status.process for status in placement.status)
+        os.kill(hung, signal.SIGSTOP)
+        monkeypatch.setattr(rays, "_ANSWER_SECONDS", 20.0)
+        assert engine.parameters.theta.tobytes() == initial_theta(LAYOUT.size).tobytes()
+        assert engine.parameters.store.restorations == 1
+        assert placement.status[0].process != hung
+        assert placement.status[1].process == other
+        os.kill(hung, signal.SIGKILL)
+        engine.close()
+
+
 def test_a_cluster_that_is_not_there_is_named() -> None:
     from edgeflock.server.shards.rays import ray_placement
 
