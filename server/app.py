@@ -261,7 +261,7 @@ class RunningServer:
             journal = redact(config.journal.url) or config.server.directory
             raise EdgeflockError(
                 f"the server stopped: it can no longer write the journal in {journal}: {error}; acknowledged "
-                "updates are safe: remove the cause and start the server again"
+                "updates are safe: remove the cause, and start the server again if it has ended"
             ) from error
         if (failed := self.app[BACKGROUND].failure) is not None:
             task, cause = failed
