@@ -51,12 +51,13 @@ class BackupReport:
     """Folders that were not copied."""
 
 
-def back_up(directory: Path, file: Path) -> BackupReport:
+def back_up(directory: str | Path, file: str | Path) -> BackupReport:
     """Write the run in `directory` to the new file `file`. Its server may keep running.
 
     Raises ConfigError if there is no run, or if `file` exists already or cannot be written. Raises
     JournalDamaged if the journal is damaged.
     """
+    directory, file = Path(directory), Path(file)
     if not directory.exists():
         raise ConfigError(f"{directory}: there is no such folder; name that of the run (server.directory)")
     if not (directory / FILE).is_file():
@@ -90,13 +91,14 @@ def back_up(directory: Path, file: Path) -> BackupReport:
     return BackupReport(report.run, report.version, names, skipped)
 
 
-def restore(file: Path, directory: Path, *, same_run: bool = False) -> BackupReport:
+def restore(file: str | Path, directory: str | Path, *, same_run: bool = False) -> BackupReport:
     """Unpack a backup into `directory`, which must be empty or absent.
 
     With `same_run` devices continue as before; otherwise the run gets a new name. An older schema is
     migrated. Raises ConfigError if `file` is no backup or the directory is not empty, JournalDamaged if the
     backup's journal is damaged. After an error nothing is left behind.
     """
+    file, directory = Path(file), Path(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"{directory} is not empty; restore into a new directory")
     is_new = not directory.exists()

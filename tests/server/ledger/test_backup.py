@@ -31,7 +31,7 @@ async def test_of_a_server_that_goes_on(tmp_path: Path) -> None:
             for number in (1, 2, 3):
                 await device.push(update(number, 0))
             theta = hosted.engine.parameters.theta.tobytes()
-            done = back_up(run, file)
+            done = back_up(str(run), str(file))
             await device.push(update(4, 0))
             assert hosted.engine.published.version == 4
     assert (done.version, file.stat().st_mode & 0o777) == (3, 0o600)
@@ -39,7 +39,7 @@ async def test_of_a_server_that_goes_on(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     for same in (True, False):
         fresh = tmp_path / f"fresh-{same}"
-        restored = restore(file, fresh, same_run=same)
+        restored = restore(str(file), str(fresh), same_run=same)
         assert (restored.run == done.run, restored.version) == (same, 3)
         assert {path.stat().st_mode & 0o777 for path in fresh.iterdir()} == {0o600}
         assert not verify(fresh / "journal.sqlite").damage
