@@ -63,7 +63,9 @@ DEVICE = Access(frozenset(("device", "viewer", "admin")), VIEWER.reason)
 
 GRAPH = Access(frozenset(("gateway", "device", "viewer", "admin")), VIEWER.reason)
 
-JOIN = Access(frozenset(("joining", "device")), "a token of the role device lets a device join")
+JOIN = Access(
+    frozenset(("joining", "device")), "this needs a token of the role device (edgeflock token create)"
+)
 
 SESSION = Access(
     frozenset(("device",)),
