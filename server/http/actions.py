@@ -11,7 +11,7 @@ from edgeflock.server.http.keys import HOST, REGISTER, WRITER
 from edgeflock.server.http.roles import ADMIN, allows
 from edgeflock.server.identity import StoredOrder
 from edgeflock.server.roster import Device
-from edgeflock.shared.errors import ConfigError, Dropped
+from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import EventKind
 from edgeflock.shared.settings.coordination import MAX_RATE, MIN_RATE
 
@@ -40,8 +40,8 @@ async def drop(request: web.Request) -> web.Response:
     await _store_order(request, device, StoredOrder(True, because))
     device.connection.drop(because)
     _record_change(request, "dropped", device, because)
-    if device.connection.session is not None:
-        await device.connection.session.drop(Dropped(f"an operator has dropped {device.name!r}: {because}"))
+    if device.connection.session is not None and (refusal := device.dropped) is not None:
+        await device.connection.session.drop(refusal)
     return _order_response(device)
 
 

@@ -87,6 +87,15 @@ class Device:
         """Whether it takes part, so that others may wait for it."""
         return self.connection.present and self.owner_pause is None
 
+    @property
+    def dropped(self) -> Dropped | None:
+        """The refusal if an operator has dropped it. None: none has."""
+        order = self.connection.order
+        if order is None or not order.drops:
+            return None
+        reason = f": {order.reason}" if order.reason else ""
+        return Dropped(f"an operator has dropped {self.name!r}{reason}; it may come back once one resumes it")
+
     def is_idle(self, now: float) -> bool:
         """Whether it is connected, but silent for much longer than usual, at monotonic time `now`."""
         connection = self.connection
@@ -150,9 +159,8 @@ class Registry:
                 raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
             device = self.devices[name] = Device(name)
         self._outdated.pop(name, None)
-        connection = device.connection
-        if connection.dropped and connection.order is not None:
-            raise Dropped(f"an operator has dropped {name!r}: {connection.order.reason}")
+        if (refusal := device.dropped) is not None:
+            raise refusal
         if device.statistics.history is None:
             device.statistics.history = History.from_fleet_size(len(self.devices))
         return device

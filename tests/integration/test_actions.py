@@ -100,11 +100,14 @@ async def test_a_dropped_device_goes_and_stays_away_until_it_is_resumed(tmp_path
                 await device.push(update(1, 0))
             with pytest.raises(Dropped, match="stolen"):
                 await device.join()
+            await admin.post(f"{path}/drop")
+            with pytest.raises(Dropped, match=r"dropped 'pi/4 {%}'; it may come back once one resumes it$"):
+                await device.join()
             await other.push(update(1, 0))
             await admin.post(f"{path}/resume")
             assert (await device.join()).version == 1
             await device.push(update(1, 1))
-        assert hosted.hub.tally.refusals["dropped"] == 1
+        assert hosted.hub.tally.refusals["dropped"] == 2
 
 
 async def test_what_an_operator_wants_of_devices_outlasts_the_server(tmp_path: Path) -> None:
