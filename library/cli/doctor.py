@@ -73,6 +73,8 @@ def report(
         )
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
             opened.write(octets)
+    except FileExistsError as error:
+        raise ConfigError(f"{file}: there is such a file already; name another") from error
     except OSError as error:
         raise ConfigError(f"{error.filename}: {error.strerror}") from error
     print(f"{file}: {len(octets):,} bytes; look at it before you send it", file=sys.stderr)

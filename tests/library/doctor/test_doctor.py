@@ -17,6 +17,7 @@ from edgeflock.doctor.report import HIDDEN, harmless_settings, read_audit, scrub
 from edgeflock.shared.identity import Token, to_base64url
 from edgeflock.shared.settings.config import parse
 from tests.hosting import hosting
+from tests.library.command_line import edgeflock
 
 
 @pytest.fixture
@@ -175,8 +176,9 @@ async def test_a_report_holds_no_secret(
     assert json.loads(parts["versions.json"])["packages"]["numpy"]
     assert "EDGEFLOCK_TOKEN" in json.loads(parts["environment.json"])
     assert json.loads(parts["audit.json"])[-2]["did"] == "labelled"
-    code, _ = await command(*words)
-    assert code == 2, "what is there is not overwritten"
+    done = await asyncio.to_thread(edgeflock, *words)
+    assert done.returncode == 2, "what is there is not overwritten"
+    assert f"{file}: there is such a file already; name another" in done.stderr
 
 
 def test_of_the_settings_only_what_is_harmless() -> None:
