@@ -149,7 +149,7 @@ async def _train(
                 progress = await _work(worker, link, pausing, on_end, keeper)
             finally:
                 personal.save()
-            data.log_summary()
+                data.log_summary()
             return progress
 
 

@@ -1,5 +1,7 @@
 """What a device says of itself at its beginning and its end."""
 
+import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,23 @@ async def test_samples_of_which_none_fits_are_a_failure(
         with pytest.raises(ConfigError, match=r"none of 40 samples .* csv:PATH\?label=COLUMN"):
             await run_client(settings)
     assert "skipped a record" in caplog.text
+
+
+async def test_a_device_that_is_stopped_says_how_many_samples_it_shared(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    module = "edgeflock.client.zoo:DigitsCNN"
+    layout = TorchBackend(module, "cross_entropy").layout
+    overrides = f"model.module={module}", "injection.alpha=0.5", "injection.beta=0.5"
+    async with hosting(tmp_path / "run", *overrides, layout=layout) as hosted:
+        settings = ClientSettings(
+            server=hosted.url, name="pi", data="digits:", backend="torch", health=False, share=True
+        )
+        running = asyncio.create_task(run_client(settings))
+        while hosted.engine.published.version == 0:
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert any(message.startswith("samples: ") for message in caplog.messages)
