@@ -63,9 +63,7 @@ DEVICE = Access(frozenset(("device", "viewer", "admin")), VIEWER.reason)
 
 GRAPH = Access(frozenset(("gateway", "device", "viewer", "admin")), VIEWER.reason)
 
-JOIN = Access(
-    frozenset(("joining", "device")), "this needs a token of the role device (edgeflock token create)"
-)
+JOIN = Access(frozenset(("joining", "device")), "this needs a device's token (edgeflock token create)")
 
 SESSION = Access(
     frozenset(("device",)),

@@ -53,7 +53,7 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
         assert "no device 'pi-8' has joined" in await say("device", "revoke", "pi-8", run, code=2)
         viewer = json.loads(await say("token", "create", run, "--role", "viewer", "--json"))
         told_line = await say(*words[:3], viewer["token"], "--identity", f"{place}.2", code=3)
-        assert "this needs a token of the role device (edgeflock token create)" in told_line
+        assert "this needs a device's token (edgeflock token create)" in told_line
         secret = tmp_path / "viewer-token"
         secret.write_text(viewer["token"])
         secret.chmod(0o600)
