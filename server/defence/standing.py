@@ -74,10 +74,6 @@ HALF_LIFE = 1024.0
 _LATEST = 256
 """How many agreements the usual agreement is computed from."""
 
-_RECENT = 64
-"""The usual agreement is at most that of so many, since it falls fast while a model learns. If twice the true
-one is assumed, honest devices are dropped seven times as often."""
-
 _INTERVAL = 16
 """Versions after which the usual agreement is computed again."""
 
@@ -87,6 +83,10 @@ _MIN_AGREEMENTS = 16
 _RIDGE = 0.05
 """A ridge term that shrinks the correlations of agreements. They come from few updates, and with a single
 group `extremes` and `mean` are identical."""
+
+_MAX_MOVEMENT = 3.0
+"""The usual agreement is at most this many times that with the groups' gradients alone. Bad devices can make
+the model move their way; if nobody agreed with the groups then, honest devices would be those that oppose."""
 
 _MAX_USUAL = 0.7
 """The upper limit of the usual agreement, in deviations. A few updates may agree well by chance."""
@@ -142,10 +142,12 @@ class Agreements:
         correlations = scaled.T @ scaled / len(agreements)
         direction = np.maximum(np.linalg.solve(correlations + _RIDGE * np.eye(3), mean * scale), 0.0)
         variance = float(direction @ correlations @ direction)
-        if variance <= 0:
+        groups = direction[:2]
+        of_groups = float(groups @ correlations[:2, :2] @ groups)
+        if variance <= 0 or of_groups <= 0:
             return
-        weights = direction * scale / sqrt(variance)
-        recent = agreements[-_RECENT:].mean(0)
-        self._usual = float(min(weights @ mean, weights @ recent))
+        scaled_mean = mean * scale
+        by_groups = float(groups @ scaled_mean[:2]) / sqrt(of_groups)
+        self._usual = min(float(direction @ scaled_mean) / sqrt(variance), _MAX_MOVEMENT * by_groups)
         if self._usual > 0:
-            self._weights = tuple(weights.tolist())
+            self._weights = tuple((direction * scale / sqrt(variance)).tolist())

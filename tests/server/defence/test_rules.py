@@ -26,6 +26,7 @@ from edgeflock.server.defence.standing import (
     MAX_STANDING,
     MIN_STANDING,
     Agreements,
+    Cosines,
     decay_standing,
 )
 from edgeflock.server.descent import Step
@@ -246,10 +247,13 @@ def test_where_agreements_say_nothing_all_stand_as_they_did(agreements: list[flo
     assert [agree.standing(before, alike(-0.9)) for before in (-4.0, 0.0, 2.0)] == [-4, 0, 2]
 
 
-def test_an_agreement_that_falls_is_soon_the_usual_one() -> None:
-    """Else the honest devices of a model that has learned would be dropped for agreeing less than before."""
-    before, fallen = known_agreements(*USUAL * 8), known_agreements(*USUAL * 8, *[0.15, -0.1] * 32)
-    assert before.standing(0.0, alike(-0.2)) < 3 * fallen.standing(0.0, alike(-0.2)) < 0
+def test_who_opposes_only_the_movement_of_the_model_stands_as_before() -> None:
+    """Bad devices that move the model agree with its movement, and honest ones oppose it."""
+    agree = Agreements()
+    for number in range(64):
+        noise = 0.2 * (-1) ** number
+        agree.add(number - 63, Cosines(noise - 0.01, noise - 0.01, 0.3 + noise))
+    assert agree.standing(0.0, Cosines(0.1, 0.1, -0.3)) == 0
 
 
 @pytest.mark.parametrize("part", [0.1, 0.3])
