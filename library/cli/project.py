@@ -4,6 +4,7 @@ import shlex
 import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,9 +45,9 @@ def check(
     CONFIG.toml the settings are those of edgeflock.toml, if that is in this folder.
     """
     with require("server", "a check needs"):
-        from edgeflock.projects.acting import PolicyCheck, check_policy
-        from edgeflock.projects.checking import ProjectCheck, check_project
+        from edgeflock.client.data.open import is_stored
         from edgeflock.server.hosting.choices import CHOICES
+        from edgeflock.shared.data import datasets
         from edgeflock.shared.environments import is_environment
 
         if config is None and PROJECT.is_file():
@@ -55,11 +56,18 @@ def check(
         if not json:
             print("checking; without other work on this machine it takes up to 20 seconds", file=sys.stderr)
         with redirect_stdout(sys.stderr):  # the user's module may print
+            read = cache(datasets.read)
+            for data, split in (settings.model.data, "test"), (settings.client.data, "train"):
+                if is_stored(data):  # missing data are reported before torch is imported, which takes seconds
+                    read(data, split)
+            from edgeflock.projects.acting import PolicyCheck, check_policy
+            from edgeflock.projects.checking import ProjectCheck, check_project
+
             found: ProjectCheck | PolicyCheck
             if is_environment(settings.model.data):
                 found = check_policy(settings)
             else:
-                found = check_project(settings, tests_rate=True)
+                found = check_project(settings, read, tests_rate=True)
     if json:
         print_json({**asdict(found), "advice": list(found.advice())})
     else:

@@ -1,7 +1,7 @@
 """A project put to the test in this process: what a server and its devices will meet."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,7 @@ from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.fitting import read_as
-from edgeflock.shared.data.samples import Dataset
+from edgeflock.shared.data.samples import Dataset, Raw
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.fields import Fields, Inputs, arrays_by_name, rows
 from edgeflock.shared.model.gradient import SAMPLES, Trial, trial
@@ -122,7 +122,9 @@ class ProjectCheck:
             yield "client.data names nothing that is stored here: only the held-out data were looked at"
 
 
-def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
+def check_project(
+    config: Config, read: Callable[[str, str], Raw] = datasets.read, *, tests_rate: bool = False
+) -> ProjectCheck:
     """What a project comes to; with `tests_rate` also at which learning rate it trains, which takes seconds.
 
     Raises ConfigError that says what cannot work, and what to do about it.
@@ -133,7 +135,7 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
             "csv:held_out.csv?label=COLUMN; without data no learning rate can be tested"
         )
     module, loss = config.model.module, config.model.loss
-    raw = datasets.read(config.model.data, "test")
+    raw = read(config.model.data, "test")
     held_out, note = read_as(raw, targets=scales_targets(loss))
     targets = None if held_out.description.target or not scales_targets(loss) else Targets.from_y(held_out.y)
     description = held_out.description.reported
@@ -150,7 +152,7 @@ def check_project(config: Config, *, tests_rate: bool = False) -> ProjectCheck:
     batches.begin(terms, backend)
     training, overlap = None, Overlap(terms.run, sketch) if sketch is not None else None
     if "data" in config.client.model_fields_set and is_stored(config.client.data):
-        batches = RawBatches(datasets.read(config.client.data, "train"), random)
+        batches = RawBatches(read(config.client.data, "train"), random)
         batches.begin(terms, backend)
         training = len(batches)
         if overlap is not None:

@@ -1,6 +1,8 @@
 """`edgeflock init` and `edgeflock check`: from data to a project that is known to train."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +53,15 @@ def test_a_project_without_data_makes_some_up(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "1,000 samples to evaluate on, 1,000 to train on, classes left, right" in done.stdout
     assert "advice  so small a model trains faster with all of its gradient" in done.stdout
+
+
+@pytest.mark.parametrize("key", ["model.data", "client.data"])
+def test_missing_data_are_told_before_torch_is_imported(tmp_path: Path, key: str) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch is imported')")
+    command = [sys.executable, "-m", "edgeflock", "check", "--set", f"{key}=csv:gone.csv?label=c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "data 'csv:gone.csv': there is no such file" in done.stderr
 
 
 @pytest.mark.parametrize(
