@@ -75,7 +75,7 @@ async def pardon(request: web.Request) -> web.Response:
 async def set_learning_rate(request: web.Request) -> web.Response:
     """{"value": number}: the learning rate from the next update on."""
     engine = request.app[HOST].engine
-    rate = _rate((await read_object(request)).get("value"))
+    rate = _rate((await read_object(request, "value")).get("value"))
     if request.app[HOST].config.coordination.traits.elastic:
         raise refusal(
             409,
@@ -108,7 +108,7 @@ async def checkpoint(request: web.Request) -> web.Response:
 async def roll_back(request: web.Request) -> web.Response:
     """{"version": number}: go on from the model of that version, as the next one."""
     engine, writer = request.app[HOST].engine, request.app[WRITER]
-    wanted = (await read_object(request)).get("version")
+    wanted = (await read_object(request, "version")).get("version")
     if not isinstance(wanted, int) or isinstance(wanted, bool):
         raise bad_request(f"version must be a whole number, not {wanted!r:.40}")
 
@@ -160,7 +160,7 @@ async def _device_and_reason(request: web.Request) -> tuple[Device, str]:
     device = request.app[HOST].registry.devices.get(name)
     if device is None or not device.id:
         raise refusal(404, "unknown-device", f"this run has no device {name!r:.200}")
-    because = (await read_object(request)).get("because", "")
+    because = (await read_object(request, "because")).get("because", "")
     if not isinstance(because, str) or len(because) > _LONGEST:
         raise bad_request(f"because must be a text of at most {_LONGEST} characters")
     return device, "".join(c if c.isprintable() else "?" for c in because)

@@ -39,14 +39,16 @@ def bad_request(detail: str) -> web.HTTPException:
     return refusal(400, "bad-request", detail)
 
 
-async def read_object(request: web.Request) -> dict[str, Any]:
-    """The JSON object of a request. An empty body means {}. Raises HTTPBadRequest with the reason."""
+async def read_object(request: web.Request, *keys: str) -> dict[str, Any]:
+    """The JSON object of a request, with no key but `keys`, if given. No body: {}. Raises HTTPBadRequest."""
     try:
         body = json.loads(await request.read() or "{}")
     except (ValueError, RecursionError) as error:  # also of a number of thousands of digits
         raise bad_request(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise bad_request("the body must be a JSON object")
+    if keys and (unknown := body.keys() - {*keys}):
+        raise bad_request(f"{min(unknown)!r:.40} is unknown; known are {', '.join(keys)}")
     return body
 
 
