@@ -76,7 +76,7 @@ class Fleet:
             raise ConfigError("edgeflock.Fleet(seeds=...): say run(seed) for each")
         usual = {"model": {**model.settings, "input": [], "data": uris[1], "metrics": names}}
         tables = {
-            **sections_of(others, FleetFile.model_fields, usual, ("model", "client", "fleet"), "Fleet"),
+            **sections_of(others, FleetFile.model_fields, usual, ("model", "client", "fleet"), Fleet),
             "fleet": {"devices": devices, "data": uris[0], **own},
             "devices": {profile: {"profile": profile}} if classes is None else classes,
         }

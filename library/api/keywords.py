@@ -3,6 +3,7 @@
 import os
 from collections.abc import Container, Mapping
 from difflib import get_close_matches
+from inspect import getfullargspec
 
 from edgeflock.api.named import name_objects
 from edgeflock.shared.errors import ConfigError
@@ -57,7 +58,7 @@ def sections_of(
     sections: Container[str],
     usual: Usual,
     refused: Container[str],
-    owner: str,
+    owner: type,
 ) -> dict[str, object]:
     """Return section -> its settings, of the keywords of `owner`, a class.
 
@@ -65,21 +66,20 @@ def sections_of(
     ConfigError.
     """
     own: dict[str, dict[str, object]] = {}
+    path, names = f"edgeflock.{owner.__name__}", [*KEYWORDS, *getfullargspec(owner).kwonlyargs]
     for name, value in keywords.items():
         if name in refused:
             raise ConfigError(
-                f"edgeflock.{owner}({name}=...): settings of [fleet] go by their own names, those of [model] "
+                f"{path}({name}=...): settings of [fleet] go by their own names, those of [model] "
                 "into edgeflock.Model; a client has its own"
             )
         if name in KEYWORDS:
             section, _, key = KEYWORDS[name].partition(".")
             if isinstance(table := keywords.get(section), Mapping) and key in table:
-                raise ConfigError(
-                    f"edgeflock.{owner}: {name}= and {section}={{{key!r}: ...}}: give one of them"
-                )
+                raise ConfigError(f"{path}: {name}= and {section}={{{key!r}: ...}}: give one of them")
             own.setdefault(section, {})[key] = os.fspath(value) if isinstance(value, os.PathLike) else value
-        elif name not in sections and (near := get_close_matches(name, KEYWORDS, n=1, cutoff=_SIMILAR)):
-            raise ConfigError(f"edgeflock.{owner}({name}=...): unknown setting; did you mean {near[0]}?")
+        elif name not in sections and (near := get_close_matches(name, names, n=1, cutoff=_SIMILAR)):
+            raise ConfigError(f"{path}({name}=...): unknown setting; did you mean {near[0]}?")
     found: dict[str, object] = dict(usual)
     for name, given in name_objects({k: v for k, v in keywords.items() if k not in KEYWORDS}).items():
         found[name] = {**usual.get(name, {}), **given} if isinstance(given, dict) else given

@@ -330,7 +330,7 @@ def _parse(
     if held_out is not None:
         of_model["input"] = list(held_out.x.shape[1:])
     usual = {"server": {"directory": os.fspath(directory), "port": port}, "model": of_model}
-    tables = sections_of(settings, Config.model_fields, usual, ("model", "client"), "Server")
+    tables = sections_of(settings, Config.model_fields, usual, ("model", "client"), Server)
     config = settings_of.from_sections(tables, "edgeflock.Server", CHOICES)
     return model, config, ServerObjects(model.make, held_out, evaluator, listening, own)
 

@@ -467,6 +467,10 @@ WRONG: list[tuple[Any, str]] = [
         r"Server\(bach=...\): unknown setting; did you mean batch\?",
     ),
     (
+        lambda: ef.Fleet(LINEAR, data="digits:", device=50),
+        r"Fleet\(device=...\): unknown setting; did you mean devices\?",
+    ),
+    (
         lambda: ef.Server(LINEAR, learning_rate=5),
         r"learning_rate = 5 is outside a section; did you mean coordination.learning_rate\?",
     ),
