@@ -209,16 +209,16 @@ def copy(source: str, target: str) -> CopyReport:
     with ExitStack() as opened:
         for folder in {path.resolve().parent for path in map(file_of, (source, target)) if path is not None}:
             if not folder.is_dir():
-                raise ConfigError(f"{folder}: there is no such folder")
+                raise ConfigError(f"{folder}: there is no such folder; name another, or create it")
             opened.enter_context(lock(folder, "the folder of a journal"))
         path = file_of(source)
         if path is not None and not path.is_file():
-            raise ConfigError(f"{path}: there is no such file")
+            raise ConfigError(f"{path}: there is no such file; name a run's journal.sqlite, or its folder")
         old = open_journal(source, _LEASE)
         opened.callback(old.abandon)
         begun = old.run()
         if begun is None:
-            raise ConfigError(f"{old.path} holds no run")
+            raise ConfigError(f"{old.path} holds no run; name the journal of one that has run")
         new = open_journal(target, _LEASE)
         opened.callback(new.abandon)
         if (present := new.run()) is not None:

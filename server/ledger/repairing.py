@@ -45,7 +45,7 @@ def repair(path: Path, version: int, now: float) -> RepairReport:
     of it can be read.
     """
     if not path.exists():
-        raise ConfigError(f"{path}: there is no such file; name the journal.sqlite of a run")
+        raise ConfigError(f"{path}: there is no such file; name a run's journal.sqlite, or its folder")
     with lock(path.parent, "the folder of PATH"):
         fresh, backup = path.with_name(path.name + ".repaired"), _backup(path)
         _remove(fresh)

@@ -44,6 +44,8 @@ def verify(place: Path | str) -> VerifyReport:
     Raises ConfigError without a journal of this schema, JournalDamaged if no part of it can be read.
     """
     path = place if isinstance(place, Path) else file_of(place)
+    if path is not None and not path.is_file():
+        raise ConfigError(f"{path}: there is no such file; name a run's journal.sqlite, or its folder")
     marked = None if path is None else mark.read(path)  # before the journal, which may grow meanwhile
     try:
         with closing(open_reader(place)) as db:
@@ -51,7 +53,7 @@ def verify(place: Path | str) -> VerifyReport:
                 raise ConfigError(
                     f"{db.path} is of schema {schema}, and only {SCHEMA} is verified; its server migrates it"
                     if schema
-                    else f"{db.path} holds no run"
+                    else f"{db.path} holds no run; name the journal of a server that has run"
                 )
             return check(db, marked)[0]
     except (JournalLost, sqlite3.Error) as error:

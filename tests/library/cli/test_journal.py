@@ -54,6 +54,22 @@ def test_verify_and_repair(
     assert found["repairs"] == [[8, 12, "run"]]
 
 
+@pytest.mark.parametrize("place", ["nowhere", "."])
+@pytest.mark.parametrize("words", [("verify",), ("repair", "--to", "3"), ("copy", "target")])
+def test_a_place_without_a_run_is_told_with_what_to_name(
+    words: tuple[str, ...],
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert called("journal", words[0], place, *words[1:], monkeypatch=monkeypatch) == 2
+    path = "nowhere" if place == "nowhere" else "journal.sqlite"
+    said = f"{path}: there is no such file; name a run's journal.sqlite, or its folder"
+    assert said in capsys.readouterr().err
+
+
 def test_repair_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,7 +84,7 @@ def test_a_path_that_is_no_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert called("journal", "verify", str(tmp_path), monkeypatch=monkeypatch) == 2
-    assert "journal.sqlite cannot be read" in capsys.readouterr().err
+    assert "journal.sqlite: there is no such file" in capsys.readouterr().err
     (tmp_path / "journal.sqlite").write_bytes(b"no database" * 500)
     assert called("journal", "verify", str(tmp_path), monkeypatch=monkeypatch) == 1
     assert "is damaged, or no journal" in capsys.readouterr().err
