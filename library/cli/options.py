@@ -216,7 +216,8 @@ def open_register(directory: Path) -> Iterator[tuple["Register", Callable[[str],
     """
     import sqlite3
 
-    from edgeflock.server.identity import IDENTITIES, URL_FILE, Audit, Register
+    from edgeflock.server.database import URL_FILE
+    from edgeflock.server.identity import IDENTITIES, Audit, Register
 
     if not ((directory / IDENTITIES).is_file() or (directory / URL_FILE).is_file()):
         raise ConfigError(f"{directory}: has no run; name the server.directory of a server that has run")

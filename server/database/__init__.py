@@ -7,6 +7,7 @@ the register of devices (server/identity) keep their tables with it. Imports edg
 
 from edgeflock.server.database.database import (
     UNREACHABLE,
+    URL_FILE,
     Database,
     JournalLost,
     Outage,

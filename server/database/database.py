@@ -94,6 +94,9 @@ log = logging.getLogger(__name__)
 UNREACHABLE = "the journal's database does not answer; this server's log says why"
 """The public reason. Only the log names the database's location."""
 
+URL_FILE = "identities.url"
+"""A file in the run's directory with the URL of the database that holds the register, too."""
+
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 """SQLITE_ERROR: a valid statement fails, so a table or a column is missing."""
 

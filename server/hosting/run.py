@@ -18,14 +18,13 @@ from edgeflock.server.findings import REMEDY
 from edgeflock.server.hosting.model import ModelSetup, model_of
 from edgeflock.server.hosting.program_objects import NO_OBJECTS, ServerObjects
 from edgeflock.server.hosting.tls import authority_of, server_context
-from edgeflock.server.identity import URL_FILE, Audit, Authority, Register, write_admin_token
+from edgeflock.server.identity import Audit, Authority, Register, write_admin_token
 from edgeflock.server.ledger import (
     FIRST_MODEL,
     Claim,
     DeviceTotals,
     Waiting,
     claim_run,
-    is_shared,
     largest_step,
     save_base,
     save_first_model,
@@ -35,7 +34,6 @@ from edgeflock.server.monitoring.best_model import info_of, save_best
 from edgeflock.server.monitoring.evaluation import FindSuspect, SaveBest
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.held_out import Sketch, sketch_of
 from edgeflock.shared.model.lora import Base
@@ -143,8 +141,6 @@ def open_run(
             log.info("%s on %s: %s", config.model.module, config.model.data or "own data", model.trial)
         tls, pin = server_context(config, directory, objects.proxy)
         authority = authority_of(config, directory, tls, objects.proxy)
-        if is_shared(config.journal.url):
-            write_atomically(directory / URL_FILE, f"{config.journal.url}\n".encode())
         with closing(Register(directory)) as register:
             claim.journal.db.add_loss_callback(register.db.interrupt)
             register.store_address(register.url, pin)

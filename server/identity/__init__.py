@@ -22,4 +22,4 @@ from edgeflock.server.identity.entry import SessionAuthenticator
 from edgeflock.server.identity.logins import LOGIN_SECONDS, Logins
 from edgeflock.server.identity.records import NOBODY, Caller, CallerRole, JoinResult, Role, StoredOrder
 from edgeflock.server.identity.register import ADMIN_TOKEN, Register, write_admin_token
-from edgeflock.server.identity.store import IDENTITIES, URL_FILE
+from edgeflock.server.identity.store import IDENTITIES

@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgeflock.server.database import Database, PostgresDatabase, SqliteDatabase, Tables, columns
+from edgeflock.server.database import URL_FILE, Database, PostgresDatabase, SqliteDatabase, Tables, columns
 from edgeflock.server.identity.records import (
     EnrolledDevice,
     Login,
@@ -35,9 +35,6 @@ from edgeflock.server.identity.records import (
 
 IDENTITIES = "identities.sqlite"
 """The file's name in the run's directory."""
-
-URL_FILE = "identities.url"
-"""A file in the run's directory with the URL of the database that holds the identities instead."""
 
 _TABLES: Tables = {
     "meta": "key TEXT PRIMARY KEY, value BLOB NOT NULL",

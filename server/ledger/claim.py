@@ -16,7 +16,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.database import Database, PostgresReader, SqliteDatabase, lease_of
+from edgeflock.server.database import URL_FILE, Database, PostgresReader, SqliteDatabase, lease_of
 from edgeflock.server.descent import Part, Place
 from edgeflock.server.engine import Engine
 from edgeflock.server.ledger.contents import Contents
@@ -27,6 +27,7 @@ from edgeflock.server.ledger.stores.migrations import schema_of
 from edgeflock.server.ledger.stores.postgres import PostgresStore
 from edgeflock.server.shards import open_place
 from edgeflock.shared.errors import ConfigError, EdgeflockError, InUse, JournalDamaged
+from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
@@ -181,6 +182,8 @@ def claim_run(
             if directory is not None:
                 directory.mkdir(0o700, parents=True, exist_ok=True)
                 opened.enter_context(lock(directory, setting))
+                if is_shared(config.journal.url):  # a standby's folder, too, names the register of the run
+                    write_atomically(directory / URL_FILE, f"{config.journal.url}\n".encode())
             url = config.journal.url or _SQLITE + (":memory:" if directory is None else str(directory / FILE))
             path = file_of(url)
             if path is not None and directory is not None and path.parent.resolve() != directory.resolve():

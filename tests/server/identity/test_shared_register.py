@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from edgeflock.server.database import URL_FILE
 from edgeflock.server.identity import (
-    URL_FILE,
     Certificate,
     Logins,
     Register,

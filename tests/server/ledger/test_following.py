@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from edgeflock.cli.options import open_register
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.descent import Part, Place, StepMethod, VectorsLost
 from edgeflock.server.descent.regime import Regime
@@ -195,3 +196,5 @@ def test_who_finds_another_leader_waits(
         ):
             raise AssertionError("it is the other's")
     assert told == [("other:8470 hosts the run", version)]
+    with open_register(tmp_path) as (register, _):  # as edgeflock token and edgeflock device do
+        assert register.tokens == {}
