@@ -111,7 +111,7 @@ class JournalLost(EdgeflockError, OSError):
 
 
 class Unreachable(ConfigError):
-    """The database does not exist, or does not answer now."""
+    """The database does not answer now."""
 
 
 class Outage:

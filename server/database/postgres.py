@@ -5,6 +5,7 @@ PostgreSQL has its own tools for what an application does for a file: checksums 
 """
 
 import os
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -77,7 +78,9 @@ class PostgresDatabase(Database):
             }
             self.connection: Connection[Any] = driver.connect(**{**defaults, **options}, autocommit=True)
         except driver.Error as error:
-            raise Unreachable(f"journal.url: {self.path} cannot be reached: {one_line(error)}") from error
+            if re.search('database ".*" does not exist', reason := one_line(error)):
+                raise ConfigError(f"journal.url: {self.path}: {reason}; create it or name another") from error
+            raise Unreachable(f"journal.url: {self.path} cannot be reached: {reason}") from error
         self._warning = ""
         self.connection.add_notice_handler(self._record_warning)
         try:

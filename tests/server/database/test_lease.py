@@ -50,6 +50,14 @@ def test_why_a_database_cannot_be_reached_is_one_line() -> None:
     assert "\n" not in str(failure.value)
 
 
+def test_a_database_that_does_not_exist_is_not_waited_for(postgres: Cluster) -> None:
+    url = postgres.url().replace("/postgres?", "/nowhere?")
+    with pytest.raises(ConfigError, match='"nowhere" does not exist; create it or name another') as failure:
+        lease_of(url, LEASE, lambda why: pytest.fail(f"it waits: {why}"))
+    assert not isinstance(failure.value, Unreachable)
+    assert "\n" not in str(failure.value)
+
+
 def test_who_was_replaced_writes_nothing(postgres: Cluster) -> None:
     """As if it had been paused, and woke up in the middle of a commit: it has not noticed anything yet."""
     url = postgres.fresh()
