@@ -204,7 +204,8 @@ class Gateway:
                 return problem(403, "forbidden", self._for_browsers())
             return await handler(request)
         except Refused as error:
-            refusal = problem(error.status, error.code, str(error))
+            text = str(error).replace("ask the leader", f"ask the leader, {self.leaders.url}")
+            refusal = problem(error.status, error.code, text)
             refusal.force_close()
             return refusal
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:

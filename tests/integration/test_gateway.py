@@ -19,7 +19,7 @@ from edgeflock.client.identity import ClientIdentity
 from edgeflock.client.training.replica import Replica
 from edgeflock.client.transport import Link
 from edgeflock.client.transport.credentials import join
-from edgeflock.operations.status import print_status
+from edgeflock.operations.status import print_status, status
 from edgeflock.server.gateway import Gateway, GatewayAddress
 from edgeflock.server.identity import Register
 from edgeflock.server.ledger.recovery import replay
@@ -257,6 +257,15 @@ async def test_who_a_device_is_its_leader_says(tmp_path: Path) -> None:
         with pytest.raises(Unauthorized):
             await join(url, token, "later")
         assert leader.engine.published.version == 2
+
+
+async def test_an_operator_is_told_the_leader_s_address(tmp_path: Path) -> None:
+    async with (
+        hosting(tmp_path, RATE, closed=True, admin_token=ADMIN) as leader,
+        gateway(leader) as (_, url),
+    ):
+        with pytest.raises(Unauthorized, match=f"ask the leader, {leader.url} "):
+            await status(url, ADMIN)
 
 
 async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> None:
