@@ -144,7 +144,8 @@ def train(
                 raise
             print("stopped by a signal", file=sys.stderr)
         else:
-            print(f"{progress.updates} updates from {progress.samples} samples", file=sys.stderr)
+            updates = f"{progress.updates} update{'s' * (progress.updates != 1)}"
+            print(f"{updates} from {progress.samples} samples", file=sys.stderr)
         finally:
             if device.account is not None:
                 print(device.account, file=sys.stderr)

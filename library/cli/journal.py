@@ -83,7 +83,7 @@ def repair(
         print(
             f"Given up: versions {done.version + 1} to {done.given_up}. Devices had receipts for these "
             f"updates and will not send them again; the old file still has {done.updates}, of {done.devices} "
-            "devices"
+            f"device{'s' * (done.devices != 1)}"
         )
     print(f"The old files are {done.backup}*; devices that come back begin with version {done.version}")
 

@@ -80,29 +80,29 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
     console.print(f"{_describe_rule(coordination)}, {_describe_selection(coordination, compression)}")
     console.print(f"Version {status['version']:,}{target}")
     if (shards := status["shards"]) is not None:
-        processes = shards["processes"]
-        memory = size(sum(shard["nbytes"] for shard in processes))
-        nodes = len({shard["node"] for shard in processes})
-        restarts = f"; made again from the journal {shards['restored']} times" if shards["restored"] else ""
-        console.print(f"In {len(processes)} shards on {nodes} nodes, {memory} in all{restarts}")
+        parts = shards["processes"]
+        memory = size(sum(shard["nbytes"] for shard in parts))
+        nodes, times = len({shard["node"] for shard in parts}), shards["restored"]
+        again = f"; made again from the journal {times} time{'s' * (times != 1)}" if times else ""
+        console.print(f"In {len(parts)} shards on {nodes} node{'s' * (nodes != 1)}, {memory} in all{again}")
     if (tasks := status["tasks"]) is not None:
         console.print(
             f"Tasks in {coordination['order']} order: {tasks['finished']} of {tasks['shards']} shards in "
-            f"this round, {tasks['wanted']} wanted; {tasks['duplicates']:,} duplicates so far"
+            f"this round, {tasks['wanted']} wanted; duplicates so far: {tasks['duplicates']:,}"
         )
     if (privacy := status.get("privacy")) is not None:
         spent = PrivacySpent(**privacy)
         console.print(
             f"Differential privacy of each {spent.unit}: epsilon {spent.text} at delta {spent.delta:.3g}, "
-            f"noise {spent.noise:.3g}; {spent.participations:,} updates of a device"
+            f"noise {spent.noise:.3g}; updates of a device: {spent.participations:,}"
             + (f" of {spent.limit:,}" if spent.limit else "")
         )
     if (cohort := status["cohort"]) is not None:
         fewest, members = coordination["quorum"] * coordination["groups"], cohort["members"]
+        wait = f"{cohort['waiting']:,} waiting for a turn"
         if coordination["mode"] == "private" and members < fewest:
-            console.print(f"{members:,} devices are here, and a secure sum has {fewest:,} at least")
-        else:
-            console.print(f"{members:,} devices take part now, {cohort['waiting']:,} wait for their turn")
+            wait = f"and a secure sum has {fewest:,} at least"
+        console.print(f"{members:,} device{'s' * (members != 1)} here, {wait}")
     if evaluation:
         accuracy = evaluation["accuracy"]
         shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"
@@ -138,8 +138,9 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         )
     for one in status["gateways"]:
         console.print(
-            f"Gateway {one['name']} at {one['address']}: {one['devices']:,} devices, "
-            f"{one['updates']:,} updates, {size(one['waiting'])} waiting",
+            f"Gateway {one['name']} at {one['address']}: {one['devices']:,} "
+            f"device{'s' * (one['devices'] != 1)}, "
+            f"{one['updates']:,} update{'s' * (one['updates'] != 1)}, {size(one['waiting'])} waiting",
             highlight=False,
         )
     devices = sorted(status["devices"], key=lambda device: device["name"])

@@ -35,7 +35,7 @@ class RunLifecycle:
     def end_reason(self) -> str | None:
         """Why the run is complete, if it is."""
         if 0 < self._updates <= self._parameters.version:
-            return f"it has its {self._updates} updates"
+            return f"it has its {self._updates} update{'s' * (self._updates != 1)}"
         return self._end_reason
 
     def is_open(self) -> bool:

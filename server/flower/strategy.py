@@ -108,7 +108,7 @@ class EdgeflockStrategy(Strategy):
                     self._end_round(grid, evaluate_config, result)
             self._drain(grid)
             log.info(
-                "Training is over after round %d, at version %d: %d updates in %.1f s, %s",
+                "Training is over after round %d, at version %d; updates: %d in %.1f s, %s",
                 *(self._rounds, self._end_version, self._end_version - first),
                 *(time.monotonic() - began, format_options(self.outcomes)),
             )
@@ -137,9 +137,9 @@ class EdgeflockStrategy(Strategy):
             log.info("Going on at version %d, after round %d", job.engine.published.version, self._rounds)
             if self._rounds >= num_rounds:
                 log.warning(
-                    "The checkpoint has %d rounds, and num_rounds = %d counts these: nothing is left to do. "
+                    "The checkpoint has %d round%s, and num_rounds = %d counts these: nothing is left to do. "
                     "Ask for more rounds, or use another checkpoint",
-                    *(self._rounds, num_rounds),
+                    *(self._rounds, "s" * (self._rounds != 1), num_rounds),
                 )
             judged = self._reports.has(JUDGED, self._rounds)
             if not judged and self._end_version == job.engine.published.version:
@@ -154,16 +154,13 @@ class EdgeflockStrategy(Strategy):
             return
         nodes.online = frozenset(grid.get_node_ids())
         if self._refreshed == -math.inf and len(nodes.online) < enough:
-            log.info("Waiting for %d nodes, %d are online", enough, len(nodes.online))
+            log.info("Waiting for nodes: %d of %d are online", len(nodes.online), enough)
             while len(nodes.online) < enough:
                 time.sleep(_REFRESH_SECONDS)
                 nodes.online = frozenset(grid.get_node_ids())
         if self._refreshed == -math.inf:
-            log.info(
-                "Training starts with %d nodes at version %d",
-                len(nodes.online),
-                self._job.engine.published.version,
-            )
+            version = self._job.engine.published.version
+            log.info("Training starts at version %d; nodes online: %d", version, len(nodes.online))
         self._refreshed = time.monotonic()
         settings = self.settings
         self._job.set_node_count(nodes.capacity(settings.fraction_train, settings.min_train_nodes))

@@ -163,7 +163,7 @@ class Gateway:
         if self.upstream.mirror is None or context is None:
             return "waits for its leader"
         devices, version = len(self.upstream.devices), context.published.version
-        return f"{devices} devices of run {context.run} at version {version}"
+        return f"{devices} device{'s' * (devices != 1)} of run {context.run} at version {version}"
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard], client_max_size=_LONGEST_BODY)

@@ -201,7 +201,7 @@ class Register(IdentityStore):
                 f"the name {ascii(name)} reads like {other!r}, another device's; choose another --name"
             )
         if device is None and len(self.devices) >= limit:
-            raise TooManyDevices(f"the server takes {limit} devices (limits.devices)")
+            raise TooManyDevices(f"the server takes no more devices: limits.devices = {limit}")
         if device is not None and not is_repeat:  # the key is another, and so may be the device
             for revoked in filter(None, (device.key, device.next_key)):
                 self.put("revoked", revoked, self.revoked.get(revoked, name))

@@ -94,7 +94,7 @@ def check(db: Database, marked: mark.Heads | None) -> tuple[VerifyReport, Examin
     try:
         query = "SELECT count(*) FROM updates WHERE device > 0 AND device NOT IN (SELECT id FROM devices)"
         if (strangers := db.row(query)) and strangers[0]:
-            result.damage.append(f"{strangers[0]} updates are of devices that it does not know")
+            result.damage.append(f"updates of devices that it does not know: {strangers[0]}")
         repairs = db.rows("SELECT version, given_up, run FROM repairs ORDER BY rowid")
         result.repairs = [(version, given_up, name) for version, given_up, name in repairs]
     except JournalDamaged as damage:

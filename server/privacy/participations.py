@@ -51,9 +51,10 @@ class Participations:
         """Return why the run is over for a device; None: it is not."""
         if self.has_left(device):
             return None
+        limit = self._accountant.limit
         return (
-            f"the run is over for this device: its {self._accountant.limit} updates have spent its privacy "
-            "budget (privacy.epsilon, privacy.participations)"
+            f"the run is over for this device: its {limit} update{'s' * (limit != 1)} spent its "
+            "privacy budget (privacy.epsilon, privacy.participations)"
         )
 
     def end_reason(self, waiting: int) -> str | None:
@@ -70,8 +71,8 @@ class Participations:
         spent = self.spent
         return (
             f"its privacy budget is spent: epsilon = {spent.text} at delta = {spent.delta:.3g}, after "
-            f"{spent.participations} updates of a device; to go on, begin a new run with more noise, or a "
-            "larger privacy.epsilon"
+            f"{spent.participations} update{'s' * (spent.participations != 1)} of a device; to go on, begin "
+            "a new run with more noise, or a larger privacy.epsilon"
         )
 
 

@@ -221,8 +221,9 @@ class Hub:
         self.mark_changed(device)
 
     def note_round(self, updates: int) -> None:
-        duplicates = f", {self.tally.duplicates:,} duplicates so far" if self.tally.duplicates else ""
-        self.note("round", None, f"{updates:,} updates made version {self._version():,}{duplicates}")
+        duplicates = f", duplicates so far: {self.tally.duplicates:,}" if self.tally.duplicates else ""
+        made = f"{updates:,} update{'s' * (updates != 1)} made version {self._version():,}"
+        self.note("round", None, f"{made}{duplicates}")
 
     def note(self, kind: EventKind, device: Device | None, text: str) -> None:
         """Add an event, of `device` if it is not None, and log it."""

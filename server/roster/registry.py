@@ -156,7 +156,7 @@ class Registry:
             if (other := names.find_lookalike(name, self.devices)) is not None:
                 raise NameInUse(f"the name {ascii(name)} reads like {other!r}, which another device has")
             if len(self.devices) >= self._limit:
-                raise TooManyDevices(f"the server takes {self._limit} devices (limits.devices)")
+                raise TooManyDevices(f"the server takes no more devices: limits.devices = {self._limit}")
             device = self.devices[name] = Device(name)
         self._outdated.pop(name, None)
         if (refusal := device.dropped) is not None:

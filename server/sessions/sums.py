@@ -314,9 +314,7 @@ class SecureSums:
         """The time of the present step is over."""
         self._is_due = True
         if self._round is None and len(self._applicants) < self._fewest:
-            self._note(
-                0, f"{len(self._applicants)} devices wait for a sum, which has {self._fewest} at least"
-            )
+            self._note(0, f"{len(self._applicants)} of at least {self._fewest} devices are here for a sum")
             self._set_timer(self._seconds)
         self._check()
 

@@ -33,6 +33,7 @@ class SampleAccount:
 
     def __str__(self) -> str:
         return (
-            f"{self.came:,} samples came: {self.trained:,} trained, {self.drops:,} dropped, "
-            f"{self.quarantined:,} quarantined, {self.duplicates:,} duplicates, {self.left:,} left"
+            f"{self.came:,} sample{'s' * (self.came != 1)} came: {self.trained:,} trained, "
+            f"{self.drops:,} dropped, {self.quarantined:,} quarantined, "
+            f"{self.duplicates:,} duplicate{'s' * (self.duplicates != 1)}, {self.left:,} left"
         )

@@ -110,7 +110,7 @@ def complete(raw: Raw, description: Description | None) -> tuple[Raw, str]:
 
     The text is empty if there are no gaps. Raises ConfigError if a column of the run is missing.
     """
-    notes = [f"{raw.unlabelled:,} rows without a label are left out"] if raw.unlabelled else []
+    notes = [f"rows without a label, left out: {raw.unlabelled:,}"] if raw.unlabelled else []
     if raw.missing == "error" or not raw.columns or not isinstance(raw.x, np.ndarray):
         return raw, _sentence(raw, notes)
     lacking = np.zeros(len(raw), np.bool_)
@@ -146,7 +146,7 @@ def complete(raw: Raw, description: Description | None) -> tuple[Raw, str]:
         )
     if raw.missing == "drop" and lacking.any():
         if lacking.all():
-            raise raw.error(f"each of the {len(raw):,} rows lacks a value; &missing=mean keeps them")
+            raise raw.error(f"every row ({len(raw):,}) lacks a value; &missing=mean keeps them")
         raw = raw.select(np.flatnonzero(~lacking))
     return raw, _sentence(raw, notes)
 

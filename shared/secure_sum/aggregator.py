@@ -55,7 +55,7 @@ class Aggregator:
         """`devices` has the keys that each has signed, checked. Raises SumAbandoned if they are too few."""
         self.terms, self._shape = terms, shape
         if len(devices) < max(2, terms.fewest):
-            raise SumAbandoned(f"{len(devices)} devices are here, and a sum has {terms.fewest} at least")
+            raise SumAbandoned(f"too few devices are here, {len(devices)}: a sum has {terms.fewest} at least")
         order = sorted(devices, key=lambda device: hashlib.sha256(devices[device].channel).digest())
         self._keys = [devices[device] for device in order]
         self.positions = {device: position for position, device in enumerate(order)}

@@ -147,7 +147,7 @@ def test_the_log_counts_the_updates_of_this_start_and_says_when_nothing_is_left(
     (begin,) = {line for line in caplog.messages if line.startswith("Going on at version ")}
     assert begin.split()[4] not in ("0,", "3,", "6,", "9,"), "between two rounds, or the test shows nothing"
     (end,) = {line for line in caplog.messages if line.startswith("Training is over")}
-    assert f"at version 12: {strategy.outcomes['applied']} updates in " in end
+    assert f"at version 12; updates: {strategy.outcomes['applied']} in " in end
     assert not any("nothing is left to do" in line for line in caplog.messages)
     AsyncAdaComp(**options).start(again, record(PLAIN), num_rounds=3)  # type: ignore[arg-type]
     logging.getLogger("flwr").removeHandler(caplog.handler)

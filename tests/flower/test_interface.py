@@ -290,7 +290,7 @@ def test_the_log_says_how_far_it_is_and_how_it_ended(
     assert not any(mark in message for mark in ("Settings", "'", "{", "<") for message in start)
     said = "\n".join(caplog.messages)
     for expected in (
-        "Training starts with 2 nodes at version 0",
+        "Training starts at version 0; nodes online: 2",
         "[ROUND 2/3] version 4, ",
         " updates a minute; since the start: applied = 4",
         "Replies: mode = rounds, rule = none, learning_rate = 1, ",
@@ -299,6 +299,6 @@ def test_the_log_says_how_far_it_is_and_how_it_ended(
         "Nodes: fraction_train = 1, fraction_evaluate = 0, ",
         "Nodes with the mod send: select = 0.1, balance = 1, ",
         "Checkpoint: none",
-        "Training is over after round 3, at version 6: 6 updates in ",
+        "Training is over after round 3, at version 6; updates: 6 in ",
     ):
         assert expected in said

@@ -85,7 +85,7 @@ async def test_a_round_does_not_wait_for_a_paused_device(tmp_path: Path) -> None
             assert receipt.version == 1
             assert (await a.push(rounds_update(1, 2))).version == 2
         rounds = [event.text for event in hosted.hub.events.list_from(0)[0] if event.kind == "round"]
-        assert rounds == ["1 updates made version 1", "1 updates made version 2"]
+        assert rounds == ["1 update made version 1", "1 update made version 2"]
 
 
 async def test_a_dropped_device_goes_and_stays_away_until_it_is_resumed(tmp_path: Path) -> None:

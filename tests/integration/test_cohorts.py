@@ -118,7 +118,7 @@ async def test_who_waits_is_told_that_the_run_is_over(hosts: Hosts, how: str, tm
             waiting = await begun(hosted, a, b)
             if how == "updates":
                 assert await push(a, 0, 1) == Receipt(1, 1, None)
-                why = "it has its 1 updates"
+                why = "it has its 1 update"
             else:
                 why = "patience: 3 evaluations"
                 await hosted.writer.call(lambda: hosted.engine.steering.end(why))
@@ -177,7 +177,7 @@ async def test_who_waits_is_shown_so_and_is_not_idle(hosts: Hosts, tmp_path: Pat
                 assert known["cohort"] == {"members": 1, "waiting": 1}
                 shown = StringIO()
                 print_status(Console(file=shown, width=120), known)
-                assert "1 devices take part now, 1 wait for their turn" in shown.getvalue()
+                assert "1 device here, 1 waiting for a turn" in shown.getvalue()
                 assert re.search(r" waiting +0 ", shown.getvalue())
             await push(a, 0, 1)
             await waiting

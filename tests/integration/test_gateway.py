@@ -289,7 +289,7 @@ async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> 
         assert told["devices"][0]["gateway"] == "gateway"
         screen = StringIO()
         print_status(Console(file=screen, width=200), told)
-        assert "Gateway gateway at 127.0.0.1: 1 devices, 1 updates, 0 B waiting" in screen.getvalue()
+        assert "Gateway gateway at 127.0.0.1: 1 device, 1 update, 0 B waiting" in screen.getvalue()
         frame = feed.decode(await anext(FeedClient(leader.url, ADMIN).frames()))
         rows = frame.overview.gateways
         assert [(row.name, row.devices, row.updates_per_s) for row in rows] == [("gateway", 1, None)]

@@ -57,7 +57,7 @@ async def test_a_device_waits_for_the_next_tree_and_ends_with_its_budget(
             await push(d, 3, 1)  # the second step of the tree
             assert (await waiting).version == 4
             await push(a, 4, 3)
-            with pytest.raises(RunOver, match="2 updates have spent its privacy budget"):
+            with pytest.raises(RunOver, match="2 updates spent its privacy budget"):
                 await a.pull(5)
 
 

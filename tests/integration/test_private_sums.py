@@ -184,7 +184,7 @@ async def test_a_group_with_a_silent_device_is_left_out_if_most_groups_are_right
         working = [asyncio.create_task(worker(line, number).run()) for number, line in enumerate(lines)]
         texts = list[str]()
         async with asyncio.timeout(200):
-            while not any("devices wait for a sum, which has 9 at least" in text for text in texts):
+            while not any("of at least 9 devices are here for a sum" in text for text in texts):
                 await asyncio.sleep(0.01)
                 texts = [event.text for event in hosted.hub.events.list_from(0)[0]]
         version, theta = hosted.engine.theta()
@@ -340,7 +340,7 @@ async def test_with_differential_privacy_devices_clip_and_their_budgets_end(tmp_
     assert f"edgeflock_privacy_delta {spent.delta}" in metrics
     print_status(Console(file=(shown := StringIO()), width=200), known)
     assert "select 1.0, secret sums of 16 bits an entry" in shown.getvalue()
-    assert "2 updates of a device of 2" in shown.getvalue()
+    assert "updates of a device: 2 of 2" in shown.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -515,7 +515,8 @@ async def test_the_server_says_that_it_waits_for_more_devices(tmp_path: Path) ->
         ]
         async with asyncio.timeout(200):
             while not any(
-                "2 devices wait for a sum" in event.text for event in hosted.hub.events.list_from(0)[0]
+                "2 of at least 3 devices are here" in event.text
+                for event in hosted.hub.events.list_from(0)[0]
             ):
                 await asyncio.sleep(0.01)
         assert hosted.engine.published.version == 0

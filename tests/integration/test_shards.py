@@ -78,7 +78,7 @@ async def _check_shown(hosted: Hosted) -> None:
     assert shards["restored"] == KILLS
     console = Console(file=StringIO(), width=200)
     print_status(console, known)
-    assert "In 3 shards on 1 nodes" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "In 3 shards on 1 node," in console.file.getvalue()  # type: ignore[attr-defined]
     async with aiohttp.ClientSession() as http, http.get(f"{hosted.url}/metrics") as response:
         text = await response.text()
     assert f"edgeflock_shards_restored_total {KILLS}.0" in text

@@ -286,10 +286,10 @@ async def test_status_metrics_and_events_tell_of_it(tmp_path: Path) -> None:
             await a.offer(update(0, 2, 1))
             await a.offer(update(0, 3, 2))
     events, _ = hosted.hub.events.list_from(0)
-    assert "3 updates made version 3, 1 duplicates so far" in [event.text for event in events]
+    assert "3 updates made version 3, duplicates so far: 1" in [event.text for event in events]
     screen = Console(record=True, width=120, file=StringIO())
     print_status(screen, status)
-    assert "Tasks in cyclic order: 1 of 3 shards in this round, 2 wanted; 1 duplicates so far" in (
+    assert "Tasks in cyclic order: 1 of 3 shards in this round, 2 wanted; duplicates so far: 1" in (
         screen.export_text()
     )
 

@@ -53,7 +53,7 @@ async def test_a_device_may_tell_while_its_round_is_open(tmp_path: Path) -> None
 async def test_what_became_of_every_sample_is_in_the_server_s_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = "60 samples came: 40 trained, 3 dropped, 2 quarantined, 1 duplicates, 14 left"
+    said = "60 samples came: 40 trained, 3 dropped, 2 quarantined, 1 duplicate, 14 left"
     with caplog.at_level(logging.INFO, "edgeflock.server"):
         async with hosting(tmp_path) as hosted:
             async with link(hosted.port) as device:

@@ -88,7 +88,7 @@ def events_page(
     rows = height - 1
     end = len(events) - skipped
     first = max(0, end - rows)
-    parts = [f"{len(events):,} events" + (f" with {query!r}" if query else "")]
+    parts = [f"{len(events):,} event{'s' * (len(events) != 1)}" + (f" with {query!r}" if query else "")]
     if state.missed_events:
         parts.append(f"{state.missed_events:,} were dropped: they came faster than this connection can send")
     if skipped:

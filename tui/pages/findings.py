@@ -39,7 +39,7 @@ def findings_page(state: MonitorState, cursor: int, width: int, height: int) -> 
     while first < cursor and sum(map(len, blocks[first : cursor + 1])) > rows:
         first += 1
     lines = [line for block in blocks[first:] for line in block][:rows]
-    about = f"{len(found):,} findings, the worst first" + (
+    about = f"{len(found):,} finding{'s' * (len(found) != 1)}, the worst first" + (
         f"; {more:,} more that are less grave" * bool(more)
     )
     return page([*lines, *[[]] * (rows - len(lines)), [(about, "dim")]], width, height)

@@ -46,10 +46,10 @@ def shard_line(state: MonitorState) -> Line:
 
 
 def _totals(rows: tuple[GatewayRow, ...]) -> str:
-    devices, waiting = sum(row.devices for row in rows), sum(row.waiting for row in rows)
+    devices, waiting = sum(row.devices for row in rows), numbers.size(sum(row.waiting for row in rows))
     rates = [row.updates_per_s for row in rows if row.updates_per_s is not None]
     speed = f", {numbers.rate(sum(rates))}" if rates else ""
-    return f"{len(rows):,} with {devices:,} devices{speed} updates/s, {numbers.size(waiting)} waiting"
+    return f"{len(rows):,} with {devices:,} device{'s' * (devices != 1)}{speed} updates/s, {waiting} waiting"
 
 
 def _gateway(row: GatewayRow, now: float, width: int) -> Line:

@@ -133,8 +133,8 @@ def _row(
 def _footer(state: MonitorState, table: DeviceTable, body: int, width: int) -> Line:
     if table.error is not None:
         return [(table.error, "bad")]
-    rows, query = table.rows, table.view.query
-    parts = [f"{len(rows):,} of {len(state.devices):,} devices" if query else f"{len(rows):,} devices"]
+    rows, query, every = table.rows, table.view.query, len(state.devices)
+    parts = [f"{len(rows):,}{f' of {every:,}' if query else ''} device{'s' * (every != 1)}"]
     if table.marked:
         parts.insert(0, f"{len(table.marked):,} marked")
     if query:

@@ -158,7 +158,7 @@ async def _run_each(
         except EdgeflockError as error:
             refused.append(f"{plain(row.name)}: {error}")
     if done := len(rows) - len(refused):
-        app.notify(f"done for {done:,} of {len(rows):,} devices", markup=False)
+        app.notify(f"done for {done:,} of {len(rows):,} device{'s' * (len(rows) != 1)}", markup=False)
     if refused:
         app.notify("\n".join(refused[:_NAMED]), title="It was not done", severity="error", markup=False)
 

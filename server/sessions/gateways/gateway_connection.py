@@ -131,7 +131,7 @@ class GatewayConnection:
             self._lost = True
             for task in tasks:
                 task.cancel()
-            count = f"{self.devices:,} devices came through it"
+            count = f"{self.devices:,} device{'s' * (self.devices != 1)} came through it"
             hub.note("left", None, f"gateway {self.name}: {self._end_reason}; {count}")
             for relayed in list(self._tickets.values()):
                 relayed.end(self._device_end_reason)

@@ -58,7 +58,7 @@ async function each(names, what, body, outcome) {
         if (typeof trouble === "string") refused.push(`${name}: ${trouble}`);
     }
     const done = names.length - refused.length;
-    if (done) tell(`Done for ${done} of ${names.length} devices`, false);
+    if (done) tell(`Done for ${done} of ${names.length} device${names.length === 1 ? "" : "s"}`, false);
     if (refused.length) tell(`It was not done: ${refused.slice(0, NAMED).join("; ")}`, true);
 }
 

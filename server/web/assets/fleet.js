@@ -138,8 +138,8 @@ export class Fleet {
             !all
                 ? ""
                 : rows.length === all
-                  ? `${count(all)} devices`
-                  : `${count(rows.length)} of ${count(all)} devices`,
+                  ? `${count(all)} device${all === 1 ? "" : "s"}`
+                  : `${count(rows.length)} of ${count(all)} device${all === 1 ? "" : "s"}`,
         );
         this.table.hidden = !rows.length;
         if (!all) say(this.foot, "No device has joined yet. On each one: edgeflock client join URL TOKEN");

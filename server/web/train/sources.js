@@ -111,9 +111,9 @@ function table({ input, description, changed }) {
             held = null;
             const read = readTable(parsed, { label: label.value, input, description });
             held = pool(read, description?.numbers);
-            const without = read.unlabelled ? `; ${count(read.unlabelled)} rows without a label are left out` : "";
+            const without = read.unlabelled ? `; rows without a label, left out: ${count(read.unlabelled)}` : "";
             const gaps = read.incomplete ? `; ${count(read.incomplete)} rows lack a value, which counts as the run's mean` : "";
-            say(told, `${count(held.count)} rows${without}${gaps}.`);
+            say(told, `${count(held.count)} row${held.count === 1 ? "" : "s"}${without}${gaps}.`);
             told.className = "dim";
             changed();
         } catch (error) {

@@ -85,7 +85,7 @@ async def test_a_table_is_given_in_the_units_of_the_run(tmp_path: Path) -> None:
         assert await taken(tab) is None
         await give(tab, "[new File(['colour,height,kind\\nred,3,dog\\nblue,,cat\\nred,2,'], 'a.csv')]")
         await tab.until(
-            "document.getElementById('data').innerText.includes('2 rows; 1 rows without a label')"
+            "document.getElementById('data').innerText.includes('2 rows; rows without a label, left out: 1')"
         )
         assert await tab.run("document.querySelector('#data select').value") == "kind", "not a run's column"
         samples = await taken(tab)

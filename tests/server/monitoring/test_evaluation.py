@@ -46,7 +46,7 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
         assert not before
         assert evaluator.failed_at is None
         assert evaluator.state == "finished"
-        assert evaluator.end_reason == "it has its 1 updates"
+        assert evaluator.end_reason == "it has its 1 update"
         assert told == [None, *history]
         assert [(seen.version, seen.loss) for seen in history] == [(1, float(hosted.engine.theta()[1][0]))]
         running.cancel()

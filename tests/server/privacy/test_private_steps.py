@@ -159,7 +159,7 @@ def test_a_device_without_budget_is_told_so_and_others_go_on(tmp_path: Path) -> 
         send(engine, device, 1, gradient(device))
     refusal = send(engine, 1, 2, gradient(1))
     assert isinstance(refusal, RunComplete)
-    assert "its 1 updates have spent its privacy budget" in str(refusal)
+    assert "its 1 update spent its privacy budget" in str(refusal)
     assert engine.published.end_reason is None
     assert isinstance(send(engine, 3, 1, gradient(3)), Receipt)
 

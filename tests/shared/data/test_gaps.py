@@ -64,7 +64,7 @@ def test_what_is_missing_is_the_runs_mean_and_an_unknown_category_is_none(
     assert data.x[:, 0] == pytest.approx([-np.sqrt(1.5), 0, 0])
     assert data.x[:, 1:].tolist() == [[0, 0, 1], [0, 0, 0], [0, 0, 0]]
     (said,) = (record.getMessage() for record in caplog.records)
-    assert "1 rows without a label are left out; 2 of 3 rows lack a value, the first is line 3" in said
+    assert "rows without a label, left out: 1; 2 of 3 rows lack a value, the first is line 3" in said
     assert "(warm 1, mode 2); mode is 'turbo' in line 4, which is none of the run's auto, off, on" in said
     assert "&missing=drop leaves such rows out" in said
 
@@ -77,7 +77,7 @@ def test_rows_with_gaps_are_left_out(
     assert data.x[:, 1:].tolist() == [[0, 0, 1]]
     assert "2 of 3 rows lack a value" in caplog.text
     assert "left out (missing=drop)" in caplog.text
-    with pytest.raises(ConfigError, match="each of the 1 rows lacks a value; &missing=mean keeps them"):
+    with pytest.raises(ConfigError, match=r"every row \(1\) lacks a value; &missing=mean keeps them"):
         datasets.load(
             csv(tmp_path / "n.csv", "mode,warm,watts\n,3,1\n", uri[uri.index("?") :]), "train", described
         )
