@@ -220,10 +220,10 @@ async def test_what_cannot_be_done_is_refused_and_changes_nothing(tmp_path: Path
                 ("/v1/devices/pi/pause", None, b"{", 400),
                 ("/v1/devices/pi/pause", None, b"\xff", 400),
                 ("/v1/devices/pi/pause", [1], None, 400),
-                ("/v1/devices/pi/pause", {"becaus": "x"}, None, 400),
-                ("/v1/devices/pi/drop", {"because": "x", "becaus": "x"}, None, 400),
-                ("/v1/devices/pi/resume", {"becaus": "x"}, None, 400),
-                ("/v1/devices/pi/pardon", {"becaus": "x"}, None, 400),
+                ("/v1/devices/pi/pause", {"reason": "x"}, None, 400),
+                ("/v1/devices/pi/drop", {"because": "x", "reason": "x"}, None, 400),
+                ("/v1/devices/pi/resume", {"reason": "x"}, None, 400),
+                ("/v1/devices/pi/pardon", {"reason": "x"}, None, 400),
                 ("/v1/rollback", {"version": 0, "ver": 1}, None, 400),
                 ("/v1/learning_rate", {"value": 1, "rate": 1}, None, 400),
                 ("/v1/learning_rate", None, b"", 400),
@@ -234,8 +234,8 @@ async def test_what_cannot_be_done_is_refused_and_changes_nothing(tmp_path: Path
             ):  # fmt: skip
                 found, answer = await admin.post(path, body, octets)
                 assert (found, bool(answer["detail"])) == (status, True), (path, body, octets)
-            _, answer = await admin.post("/v1/devices/pi/pause", {"becaus": "x"})
-            assert answer == {"code": "bad-request", "detail": "'becaus' is unknown; known are because"}
+            _, answer = await admin.post("/v1/devices/pi/pause", {"reason": "x"})
+            assert answer == {"code": "bad-request", "detail": "'reason' is unknown; known are because"}
             assert hosted.registry.devices["pi"].connection.order is None
             assert len(hosted.journal.regimes()) == 1
 

@@ -178,7 +178,7 @@ async def test_an_admin_invites_browsers(cache: Path) -> None:
         assert set("".join(code)) == {"0", "1"}
         assert "the server's own machine" in str(told["hindrance"])
         assert (await invited(hosted, {"reusable": "yes"}))[0] == 400
-        assert (await invited(hosted, {"reuseable": True}))[0] == 400
+        assert (await invited(hosted, {"reused": True}))[0] == 400
         assert (await invited(hosted, {}, hosted.enrol("pi").credential))[0] == 403
         audit = (cache / "run" / "audit.jsonl").read_text()
         assert "made the token" in audit
