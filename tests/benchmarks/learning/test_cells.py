@@ -138,6 +138,7 @@ def test_a_cell_that_stands_there_is_not_run_again(tmp_path: Path, forked: None)
     assert collect(path, [one, two]) == []
 
 
+@pytest.mark.slow
 def test_a_cell_that_fails_or_dies_is_recorded_and_the_next_one_runs(tmp_path: Path, forked: None) -> None:
     path = tmp_path / "results.jsonl"
     planned = [Cell("toy", 4, "even", PRODUCT, seed) for seed in (1, 2, 0)]

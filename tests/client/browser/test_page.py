@@ -128,6 +128,7 @@ def elsewhere(server: ef.Server, tab: Tab) -> list[str]:
     return [url for url in tab.asked if not url.startswith(own) or "ef1." in url]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("libraries")
 async def test_a_visitor_draws_and_the_model_learns(tmp_path: Path) -> None:
     async with visiting(tmp_path) as (server, tab):

@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 import edgeflock as ef
 from tests.client.browser.node import MODULES, NODE, needs_node, node_device, write_digits
 
@@ -32,6 +34,7 @@ async def test_it_joins_and_its_updates_count(tmp_path: Path) -> None:
         assert (await server.until()).version == 30
 
 
+@pytest.mark.slow
 async def test_with_a_device_in_python_it_learns_the_digits(tmp_path: Path) -> None:
     async with ef.Server(MODEL, directory=tmp_path / "run", evaluate="digits:", updates=600) as server:
         async with node_device(tmp_path / "device", server.url, token=server.token) as device:
@@ -96,6 +99,7 @@ async def test_a_server_that_was_set_up_anew_lets_it_in_by_a_new_token(tmp_path:
         assert server.version == 2
 
 
+@pytest.mark.slow
 async def test_its_personal_layers_learn_and_stay(tmp_path: Path) -> None:
     """The last layer is the device's own: no update has it, and a restart goes on with it."""
     model = ef.Model(MODEL, personal=["layers.8.*"])

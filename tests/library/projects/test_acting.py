@@ -45,6 +45,7 @@ def test_what_cannot_work(overrides: list[str], says: str) -> None:
         check_policy(config(*overrides))
 
 
+@pytest.mark.slow
 def test_graphs_of_a_policy() -> None:
     graphs = export_graphs(POLICY, "ppo", None, f"{HERE}Corridor")
     assert graphs.step

@@ -81,6 +81,7 @@ def test_other_settings_do_not_mix_with_what_is_there(setting: str, tmp_path: Pa
     assert len(sweep([first])) == 1
 
 
+@pytest.mark.slow
 def test_a_refused_run_does_not_block_its_folder(tmp_path: Path) -> None:
     wrong, right = (
         job(tmp_path, "fleet.devices=2", "model.personal=nowhere"),
