@@ -56,8 +56,9 @@ def check(
         if not json:
             print("checking; without other work on this machine it takes up to 20 seconds", file=sys.stderr)
         with redirect_stdout(sys.stderr):  # the user's module may print
-            read = cache(datasets.read)
-            for data, split in (settings.model.data, "test"), (settings.client.data, "train"):
+            read, client = cache(datasets.read), settings.client
+            named = {"test": settings.model.data, "train": client.data * ("data" in client.model_fields_set)}
+            for split, data in named.items():
                 if is_stored(data):  # missing data are reported before torch is imported, which takes seconds
                     read(data, split)
             from edgeflock.projects.acting import PolicyCheck, check_policy

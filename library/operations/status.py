@@ -99,10 +99,10 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         )
     if (cohort := status["cohort"]) is not None:
         fewest, members = coordination["quorum"] * coordination["groups"], cohort["members"]
-        wait = f"{cohort['waiting']:,} waiting for a turn"
         if coordination["mode"] == "private" and members < fewest:
-            wait = f"and a secure sum has {fewest:,} at least"
-        console.print(f"{members:,} device{'s' * (members != 1)} here, {wait}")
+            console.print(f"Devices that are here: {members:,}; a secure sum has at least {fewest:,}")
+        else:
+            console.print(f"Devices that take part: {members:,}; that wait for a turn: {cohort['waiting']:,}")
     if evaluation:
         accuracy = evaluation["accuracy"]
         shown = "" if accuracy is None else f", accuracy {accuracy:.2%}"

@@ -86,7 +86,7 @@ group `extremes` and `mean` are identical."""
 
 _MAX_MOVEMENT = 3.0
 """The usual agreement is at most this many times that with the groups' gradients alone. Bad devices can make
-the model move their way; if nobody agreed with the groups then, honest devices would be those that oppose."""
+the model move their way. Then they agree with its movement, and honest devices oppose it."""
 
 _MAX_USUAL = 0.7
 """The upper limit of the usual agreement, in deviations. A few updates may agree well by chance."""

@@ -24,11 +24,14 @@ _SIGMA = 1.4826
 _AGAINST_BEGIN, _AGAINST_END = -5.0, -2.5
 """Deviations below the median agreement. Honest devices with one label each stay above about -4."""
 
-WORSE_LOSS, _WORSE_END, _FALLEN_LOSS, _MAX_LOSS = 3.0, 1.5, 0.85, 3.0
-"""Deviations above the median loss; and the part of its highest that a loss has fallen to if the model fits
-it, if it is also at most this many times the median of the highest. A device with right labels fits soon if
-others have them too, and later if not. Inputs 255 times too large fit after a while, but never well. A high
-loss alone says nothing, since data may be hard. Together with the direction it does."""
+WORSE_LOSS, _WORSE_END, _FALLEN_LOSS = 3.0, 1.5, 0.85
+"""Deviations above the median loss, and the part of its highest that a loss has fallen to if the model fits
+it. A device with right labels fits soon if others have them too, and later if not. A high loss alone says
+nothing, since data may be hard. Together with the direction it does."""
+
+_MAX_LOSS = 3.0
+"""A loss above this many times the devices' median highest loss has not fallen. With inputs 255 times too
+large a loss falls, too, but stays above what any other device ever had."""
 
 _UNITED, _MIRRORED, _USUAL_LOSS, _USUAL_NORM = 0.15, 0.5, 1.0, 0.35
 """A device sends mirrored gradients if the median agreement is at least the first, and its own is at most

@@ -177,7 +177,7 @@ async def test_who_waits_is_shown_so_and_is_not_idle(hosts: Hosts, tmp_path: Pat
                 assert known["cohort"] == {"members": 1, "waiting": 1}
                 shown = StringIO()
                 print_status(Console(file=shown, width=120), known)
-                assert "1 device here, 1 waiting for a turn" in shown.getvalue()
+                assert "Devices that take part: 1; that wait for a turn: 1" in shown.getvalue()
                 assert re.search(r" waiting +0 ", shown.getvalue())
             await push(a, 0, 1)
             await waiting

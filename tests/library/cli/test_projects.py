@@ -4,11 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from edgeflock.cli import project
+from edgeflock.projects import checking
 from edgeflock.projects.beginning import create_project
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import ConfigError
@@ -179,3 +182,15 @@ def test_the_optimizer_that_a_rate_is_of_is_written_too(tmp_path: Path) -> None:
     after = parse(file.read_text())
     assert after.coordination.learning_rate == json.loads(found.stdout)["rate"]["proposed"]
     assert after.local.optimizer == "adafactor"
+
+
+def test_without_client_data_only_the_held_out_data_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default, digits, needs a package that a project with data of its own may lack."""
+    seen: list[str] = []
+    monkeypatch.setattr(datasets, "read", lambda uri, split: seen.append(split))
+    monkeypatch.setattr(checking, "check_project", lambda *_, **__: SimpleNamespace(lines=lambda: ()))
+    (tmp_path / "some.toml").write_text('[model]\ndata = "csv:some.csv?label=y"\n')
+    project.check(tmp_path / "some.toml")
+    assert seen == ["test"]
