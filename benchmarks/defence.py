@@ -1,7 +1,7 @@
 """What bad updates cost, and what a defence against them costs: accuracy of emulated fleets.
 
     python -m benchmarks.defence [--sets mnist words] [--devices N ...] [--seeds N] [--only TEXT ...]
-        [--sgd] [--rounds] [--finished]
+        [--sgd] [--rounds] [--finished] [--output FILE]
 
 Of each fleet a tenth or three tenths of the devices are bad, as attacks.py says. All devices are real Workers
 and the server's engine is at work; only where a bad one's gradients come from differs. Each with each
@@ -10,8 +10,9 @@ coordination is asynchronous with AdaComp's weights, Adafactor on devices (SGD w
 lossy down. mean, median, trimmed and krum are rounds of SGD, without a defence, of a tenth of each gradient.
 
 The defence was chosen on `mnist` with 50 devices; `words` had no part in it. All are evaluated on the samples
-that `score` leaves to evaluate on. A row is a JSON file in --output, and what is there is not run again: stop
-it when you like, and go on later. Prints a table of what there is, and says what is not.
+that `score` leaves to evaluate on. A row is a line of JSON in --output. What is there is not run again: stop
+it when you like, and go on later. Prints a table of what there is, and says what is not. The published rows
+are in docs/results/defence.jsonl.
 """
 
 import argparse
@@ -19,10 +20,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -34,6 +37,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.training import trainer
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import FleetObjects, PreparedFleet, prepare, run_fleet
+from edgeflock.papers.machine import commit, machine
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.hosting.trusting import split_trusted
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
@@ -57,7 +61,7 @@ class Data:
     """A data set and how it is trained on."""
 
     uri: str
-    """Of "mnist" and "words" it is made when asked for, in --output: of fewer samples."""
+    """Of "mnist" and "words" it is made when asked for: of fewer samples."""
     module: str
     devices: int
     updates: int
@@ -276,6 +280,35 @@ def smaller(name: str, folder: Path) -> Path:
     return archive
 
 
+def read(path: Path, overrides: list[str], sgd: bool) -> list[dict[str, Any]]:
+    """Return the rows of a file that were run with these settings; none if there is no such file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [one for one in map(json.loads, lines) if (one["overrides"], one["sgd"]) == (overrides, sgd)]
+
+
+def missing_of(wanted: list[Row], found: list[dict[str, Any]]) -> list[Row]:
+    """Return the rows that were not run."""
+    names = {Row(**{field.name: one[field.name] for field in fields(Row)}).name for one in found}
+    return [row for row in wanted if row.name not in names]
+
+
+def run_missing(wanted: list[Row], path: Path, overrides: list[str], sgd: bool) -> None:
+    """Run what is not in the file yet, and append each row when it has ended."""
+    with TemporaryDirectory() as folder:
+        for name in {"mnist", "words"} & {row.data for row in wanted}:
+            SETS[name] = replace(SETS[name], uri=f"npz:{smaller(name, Path(folder))}")
+        for row in missing_of(wanted, read(path, overrides, sgd)):
+            figures = run(row, overrides, sgd)
+            figures |= {
+                "commit": commit(),
+                "machine": machine(),
+                "date": datetime.now(UTC).date().isoformat(),
+            }
+            with path.open("a") as file:
+                file.write(json.dumps(figures) + "\n")
+            print(row.name, figures["accuracy"], flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.defence", description=__doc__.split("\n")[0])
     parser.add_argument("--sets", nargs="+", default=["mnist", "fsdd"], choices=list(SETS))
@@ -288,25 +321,17 @@ def main() -> None:
     parser.add_argument("--rounds", action="store_true", help=f"rounds by {', '.join(ROUNDS)}")
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], help="section.key=JSON, for all")
     parser.add_argument("--finished", action="store_true", help="run nothing, report what has been run")
-    parser.add_argument("--output", type=Path, default=Path("edgeflock-defence"), help="keeps the rows")
+    parser.add_argument("--output", type=Path, default=Path("edgeflock-defence.jsonl"), help="keeps the rows")
     asked = parser.parse_args()
-    asked.output.mkdir(parents=True, exist_ok=True)
-    for name in {"mnist", "words"} & set(asked.sets):
-        SETS[name] = replace(SETS[name], uri=f"npz:{smaller(name, asked.output)}")
     defences = ROUNDS if asked.rounds else DEFENCES
     every = rows(asked.sets, asked.devices, asked.seeds, defences)
     wanted = [row for row in every if any(text in row.name for text in asked.only)]
-    for row in () if asked.finished else wanted:
-        path = asked.output / f"{row.name}.json"
-        if not path.exists():
-            text = json.dumps(run(row, asked.overrides, asked.sgd))
-            path.write_text(text + "\n")
-            print(row.name, json.loads(text)["accuracy"], flush=True)
-    found = [json.loads(path.read_text()) for path in sorted(asked.output.glob("*.json"))]
+    if not asked.finished:
+        run_missing(wanted, asked.output, asked.overrides, asked.sgd)
+    found = read(asked.output, asked.overrides, asked.sgd)
     print(table(found, wanted, defences[0]))
-    missing = [row.name for row in wanted if not (asked.output / f"{row.name}.json").exists()]
-    if missing:
-        print(f"Not run: {len(missing)} of {len(wanted)}: {', '.join(missing)}")
+    if missing := missing_of(wanted, found):
+        print(f"Not run: {len(missing)} of {len(wanted)}: {', '.join(row.name for row in missing)}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import sys
 import zlib
 from collections.abc import Generator, Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,16 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _processes_are_forked(_cache_of_its_own: None) -> None:
+    """The process that others are forked from begins before a test may choose what it imports, or where."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        from tests.library.command_line import PRELOADED, PROCESSES
+
+        PROCESSES.set_forkserver_preload(PRELOADED)
+        forkserver.ensure_running()
 
 
 @pytest.fixture(autouse=True)

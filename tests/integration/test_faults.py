@@ -40,6 +40,7 @@ async def test_the_rest_goes_on_when_half_of_the_fleet_crashes(mode: str, tmp_pa
     assert figures["receipts_a_second_of_the_rest"] > 0
 
 
+@pytest.mark.slow
 async def test_clients_killed_in_the_middle(tmp_path: Path) -> None:
     figures = await scenarios.killed_clients(tmp_path / "it", kills=2, devices=2)
     assert flawless(figures), figures

@@ -15,12 +15,14 @@ from edgeflock.cli import main
 ROOT = Path(__file__).parents[2]
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    [
-        *("edgeflock.client.run", "edgeflock.devices.emulation", "edgeflock.server.app"),
-        *("edgeflock.cli.app", "edgeflock.shared.model.torch_module", "tests.exporting"),
-    ]
-)
+
+PRELOADED = [
+    *("edgeflock.client.run", "edgeflock.devices.emulation", "edgeflock.server.app", "benchmarks.audit"),
+    *("edgeflock.cli.app", "edgeflock.shared.model.torch_module", "tests.exporting"),
+]
+"""What forked processes have imported."""
+
+PROCESSES.set_forkserver_preload(PRELOADED)
 
 
 def edgeflock(

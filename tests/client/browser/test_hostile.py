@@ -245,7 +245,7 @@ HARMS: dict[str, Harm] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["node", "browser"])
+@pytest.mark.parametrize("kind", [pytest.param("node", marks=pytest.mark.slow), "browser"])
 async def test_each_harm_ends_in_one_line(tmp_path: Path, kind: str) -> None:
     """With node's WebSocket, and with a browser's, which has no limit on a message."""
     assert NODE is not None

@@ -121,6 +121,7 @@ def test_both_backends_agree_with_autograd(make: Any, lora: Lora, tmp_path: Path
         assert found.statistics.size == 0
 
 
+@pytest.mark.slow
 def test_a_large_base_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
