@@ -104,12 +104,9 @@ def log_to_stderr(level: Level, format: Format = Format.text) -> None:
     """Log messages of this level or above, and of other packages warnings or above."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines() if format is Format.text else _Objects())
-    logging.basicConfig(handlers=[handler], level=max(logging.WARNING, _number(level)))
-    logging.getLogger("edgeflock").setLevel(_number(level))
-
-
-def _number(level: Level) -> int:
-    return logging.getLevelNamesMapping()[level.upper()]
+    number = logging.getLevelNamesMapping()[level.upper()]
+    logging.basicConfig(handlers=[handler], level=max(logging.WARNING, number))
+    logging.getLogger("edgeflock").setLevel(number)
 
 
 def _timestamp(record: logging.LogRecord) -> str:
@@ -143,11 +140,13 @@ class _Objects(logging.Formatter):
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a settings file. Raises ConfigError."""
+    """Return the text of a file of settings or of a token. Raises ConfigError."""
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        remedy = "a server's address goes after --server" if ":/" in str(path) else "correct the path"
+        raise ConfigError(f"{path} cannot be read: {reason}; {remedy}") from error
 
 
 def connection_of(

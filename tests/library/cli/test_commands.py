@@ -92,10 +92,14 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path: Path) -> None:
     assert "coordination.learning_rate" in done.stderr
 
 
-def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
-    done = edgeflock("client", str(tmp_path / "missing.toml"))
+@pytest.mark.parametrize(
+    ("path", "remedy"), [("missing.toml", "correct the path"), ("http://127.0.0.1:1", "after --server")]
+)
+def test_an_unreadable_file_is_named(path: str, remedy: str, tmp_path: Path) -> None:
+    done = edgeflock("client", path, cwd=tmp_path)
     assert done.returncode == 2
-    assert "missing.toml" in done.stderr
+    assert path.partition("//")[0] in done.stderr
+    assert remedy in done.stderr
 
 
 def test_a_server_address_must_be_a_url() -> None:
