@@ -226,9 +226,14 @@ def table(found: list[dict[str, Any]], wanted: list[Row], base: str) -> str:
     seed by seed, the last evaluation, and the best one.
     """
     lines: list[str] = []
-    columns = "| devices | | mean of five | points | last | best | dropped, honest | bad | trigger | seeds |"
+    numbers = "mean of five | points | last | best | dropped, honest | bad | trigger | seeds"
     for data, devices in dict.fromkeys((row.data, row.devices) for row in wanted):
-        lines += [f"### {data}, {devices} devices", "", columns, "|---|---|" + "--:|" * 8]
+        lines += [
+            f"## {data}, {devices} devices",
+            "",
+            f"| bad devices | defence | {numbers} |",
+            "|---|---|" + "--:|" * 8,
+        ]
         here = [one for one in found if (one["data"], one["devices"]) == (data, devices)]
         for attack, part, labels in CASES:
             case = {"attack": attack, "part": part, "labels": labels}
