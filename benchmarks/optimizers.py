@@ -159,7 +159,6 @@ def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
     schedules: dict[str, dict[str, object]] = {
         "cosine": {"optimizer.period": task.gradients // 2},
         "step": {"optimizer.period": task.gradients // 8},
-        "plateau": {},
     }
     for schedule, more in schedules.items():
         for rate in task.rates[1:]:

@@ -3,7 +3,6 @@
     constant   1
     step       factor^floor(t / period)
     cosine     (1 + cos(pi min(1, (t - warmup) / (period - warmup)))) / 2
-    plateau    1: a new regime lowers the learning rate itself once evaluations do not improve
 
 The learning rate is multiplied by this factor, at least `least`. t is in updates, or in seconds since the
 first update. While t < warmup, the factor is also multiplied by (t + 1) / (warmup + 1). The journal has the
@@ -67,7 +66,7 @@ def _sine(x: float) -> float:
 
 SCHEDULES: Table[Callable[["StepMethod", float], float]] = Table(
     "edgeflock.schedules",
-    {"constant": _constant, "step": _step, "cosine": _cosine, "plateau": _constant},
+    {"constant": _constant, "step": _step, "cosine": _cosine},
     lambda found: found if callable(found) else None,
 )
 """Schedules by their name in `optimizer.schedule`."""

@@ -95,9 +95,12 @@ class StepMethod:
 
     @classmethod
     def from_text(cls, text: str) -> "StepMethod":
-        """Decode what `text()` returned. Raises ConfigError if it is invalid."""
+        """Decode what `text()` returned. Raises ConfigError if it is invalid.
+
+        In earlier journals, "plateau" is a constant schedule: new regimes lowered its rate.
+        """
         try:
-            return cls(**json.loads(text)) if text else _DEFAULT
+            return cls(**json.loads(text.replace('"plateau"', '"constant"'))) if text else _DEFAULT
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{text!r:.80} is no step method: {error}") from error
 

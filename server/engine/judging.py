@@ -1,4 +1,4 @@
-"""Decisions by evaluations: when a run ends early, when its learning rate falls, when its model goes back.
+"""Decisions by evaluations: when a run ends early, and when its model goes back.
 
 They depend only on the evaluations in the journal and on the settings, so a restart does not change them.
 """
@@ -125,7 +125,7 @@ _MIN_RECOVERY_RATE = 1 / 64
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """The criteria that end a run or lower its learning rate. A criterion of 0 has no effect."""
+    """The criteria that end a run or restore a model. A criterion of 0 has no effect."""
 
     accuracy: float = 0.0
     """The accuracy, from 0 to 1, of an evaluation that ends the run."""
@@ -135,27 +135,18 @@ class Criteria:
     """Seconds since the first update that end the run."""
     traffic: int = 0
     """Bytes to and from all devices that end the run."""
-    rate_patience: int = 0
-    """How many such evaluations in a row lower the learning rate."""
-    factor: float = 1.0
-    """The learning rate is then multiplied by this."""
-    min_rate: float = 0.0
-    """The lower bound of the learning rate in this case."""
     min_recovery_rate: float = math.inf
     """The lower bound of the learning rate at a recovery; infinite: the model never goes back."""
 
     @classmethod
     def from_config(cls, config: Config) -> "Criteria":
-        end, optimizer, rate = config.end, config.optimizer, config.coordination.learning_rate
+        end, rate = config.end, config.coordination.learning_rate
         recovers = config.evaluation.recover and not config.coordination.traits.elastic
         return cls(
             end.accuracy,
             end.patience,
             end.seconds,
             end.bytes,
-            optimizer.patience if optimizer.schedule == "plateau" else 0,
-            optimizer.factor,
-            optimizer.min_factor * rate,
             rate * _MIN_RECOVERY_RATE if recovers else math.inf,
         )
 
@@ -170,7 +161,7 @@ class EvaluationJudge:
         self.best: Evaluation | None = None
         """The best evaluation; the first one if several are equal."""
         self._last: Evaluation | None = None
-        self._since_best = self._since_lowered = 0
+        self._since_best = 0
         self._losses = LossMonitor()
         self._end_reason: str | None = None
         """Why the run is over, whatever comes next."""
@@ -189,10 +180,9 @@ class EvaluationJudge:
         if evaluation.version <= self._rate_version:  # from before the last change of the rate
             self._losses.reset()
         self._since_best += 1
-        self._since_lowered += evaluation.version > self._rate_version
         if self.is_best(evaluation):
             self.best = evaluation
-            self._since_best = self._since_lowered = 0
+            self._since_best = 0
         self._end_reason = self._end_reason or self._find_end_reason(evaluation)
 
     def _find_end_reason(self, evaluation: Evaluation) -> str | None:
@@ -205,12 +195,6 @@ class EvaluationJudge:
                 "(end.patience)"
             )
         return None
-
-    def lowered_rate(self, rate: float) -> float | None:
-        """Return the next learning rate after `rate`; None: it does not fall."""
-        criteria, waited = self._criteria, self._since_lowered
-        lower = max(criteria.min_rate, rate * criteria.factor)
-        return lower if 0 < criteria.rate_patience <= waited and lower < rate else None
 
     def recovery(self, rate: float) -> tuple[int, float] | None:
         """Return (the version to go back to, the new learning rate); None: the model does not go back.
@@ -226,7 +210,7 @@ class EvaluationJudge:
 
     def record_rate_change(self, version: int) -> None:
         """Record that the learning rate changes from `version` on."""
-        self._rate_version, self._since_lowered = version, 0
+        self._rate_version = version
         self._losses.reset()
 
     def past_end_reason(self, start_time: float | None) -> str | None:

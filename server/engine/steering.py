@@ -102,7 +102,7 @@ class Steering:
         *,
         may_recover: bool = False,
     ) -> Recovery | None:
-        """Record an evaluation and the traffic, and end the run or lower its learning rate if they say so.
+        """Record an evaluation and the traffic, and end the run if they say so.
 
         `traffic` has each device's (device, ingress, egress) in bytes. Without an evaluation, `now` (Unix
         seconds) and `total` (bytes of all devices) decide whether the run ends.
@@ -114,18 +114,14 @@ class Steering:
             self._log.add_evaluation(evaluation)
         for device, ingress, egress in traffic:
             self._log.add_account(device, ingress, egress)
-        rate = recovery = None
+        recovery = None
         if evaluation is not None:
             now, total = evaluation.time, evaluation.ingress + evaluation.egress
             self._judge.take(evaluation)
         end_reason = self._judge.end_reason(self._parameters.start_time, now, total)
         if evaluation and may_recover and end_reason is None and self._lifecycle.end_reason is None:
             recovery = self._recover(evaluation)
-        if evaluation is not None and recovery is None:
-            rate = self._judge.lowered_rate(self._parameters.regime.learning_rate)
-        if rate is not None:  # in one transaction with the evaluation
-            self.adjust(rate, self._learning_rate, "plateau")
-        elif recovery is None:
+        if recovery is None:
             self._log.commit()
         if end_reason is not None:
             self.end(end_reason)
@@ -173,16 +169,16 @@ class Steering:
         self._log.commit()
         return self._parameters.version
 
-    def adjust(self, learning_rate: float, configured: float, reason: str = "operator") -> int:
+    def adjust(self, learning_rate: float, configured: float) -> int:
         """Use `learning_rate` from the returned version on, in the open round too.
 
-        `configured` is the rate in the settings. The journal keeps it and `reason`. Each regime begins with a
-        snapshot, from which a replay starts (ledger/recovery.py).
+        `configured` is the rate in the settings. The journal keeps it. Each regime begins with a snapshot,
+        from which a replay starts (ledger/recovery.py).
         """
         version, regime = self._parameters.version, self._parameters.regime
         regime = replace(regime, learning_rate=learning_rate)
         self._snapshots.take()
-        self._log.add_regime(version, regime, reason)
+        self._log.add_regime(version, regime, "operator")
         self._log.add_adjustment(version, configured, learning_rate)
         self._log.commit()
         self._parameters.regime = regime

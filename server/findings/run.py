@@ -54,7 +54,7 @@ def find_stalled(status: RunStatus, active: Subjects) -> Iterator[Sign]:
         yield Sign(
             "stalled", "notice", None,
             f"no evaluation was better than that of version {history.best.version:,}, {age / 60:.0f} min ago",
-            "lower the learning rate (optimizer.schedule = 'plateau' does), or end the run (end.patience)",
+            "lower the learning rate (optimizer.schedule = 'cosine' does), or end the run (end.patience)",
         )  # fmt: skip
 
 

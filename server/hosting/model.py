@@ -253,7 +253,6 @@ def _check_needed(config: Config, *, evaluated: bool) -> None:
         "end.accuracy": config.end.accuracy,
         "end.patience": config.end.patience,
         "callbacks.on_evaluated": config.callbacks.on_evaluated,
-        "optimizer.schedule": config.optimizer.schedule if config.optimizer.schedule == "plateau" else "",
     }
     for key, value in dependent.items():
         if value:

@@ -21,7 +21,7 @@ BUILTIN = {
     "defence.mode": "none|clip|score",
     "downlink.mode": "lossy|exact",
     "optimizer.kind": "sgd|momentum|nesterov|adam|adamw|adagrad",
-    "optimizer.schedule": "constant|step|cosine|plateau",
+    "optimizer.schedule": "constant|step|cosine",
 }
 """The built-in choices. Rows do not apply to others, whose needs are unknown."""
 
@@ -125,10 +125,9 @@ ROWS: tuple[Row, ...] = (
     Row("optimizer.epsilon", ("optimizer.kind=adam|adamw|adagrad",), "is added to a root of squares"),
     Row("optimizer.period", ("optimizer.schedule=step|cosine",), "is a duration of a schedule"),
     Row("optimizer.schedule=step", ("optimizer.period",), "lowers the rate after each period"),
-    Row("optimizer.factor", ("optimizer.schedule=step|plateau",), "is the factor of a lowered rate"),
+    Row("optimizer.factor", ("optimizer.schedule=step",), "is the factor of a lowered rate"),
     Row("optimizer.schedule_unit", ("optimizer.warmup", "optimizer.schedule=step|cosine"), "is a time unit"),
-    Row("optimizer.min_factor", ("optimizer.schedule=step|cosine|plateau",), "is the limit of a schedule"),
-    Row("optimizer.patience", ("optimizer.schedule=plateau",), "is the waiting time of a schedule"),
+    Row("optimizer.min_factor", ("optimizer.schedule=step|cosine",), "is the limit of a schedule"),
     Row("model.personal", _NOT_ELASTIC, "are layers of a device, and elastic averaging exchanges all"),
     Row("model.personal", _NOT_TASKS, "learn a device's data, and tasks are of any data"),
     Row("model.personal", ("defence.mode=none|clip",), "are not on the server, which thus has no gradients"),

@@ -28,7 +28,7 @@ class OptimizerSettings(Section):
     clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """a longer gradient of an update is shortened to this norm; 0: no limit"""
     schedule: Annotated[str, one_of_tables("optimizer.schedule")] = "constant"
-    """how the learning rate changes: constant, step, cosine, plateau; or package.module:name"""
+    """how the learning rate changes: constant, step, cosine; or package.module:name"""
     schedule_unit: Literal["updates", "seconds"] = "updates"
     """unit of optimizer.warmup and optimizer.period: updates, or seconds since the first update"""
     warmup: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
@@ -37,11 +37,9 @@ class OptimizerSettings(Section):
     """time, in optimizer.schedule_unit; for step: from one fall of the learning rate to the next; for cosine:
     to the end of its fall, 0: end.updates"""
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """for step and plateau: what a fall multiplies the learning rate by"""
+    """for step: what a fall multiplies the learning rate by"""
     min_factor: Annotated[float, Field(ge=0, le=1)] = 0.01
     """no schedule lowers the learning rate below this part of it"""
-    patience: Annotated[int, Field(ge=1)] = 10
-    """for plateau: evaluations in a row without a new best one, before the learning rate falls"""
 
     @model_validator(mode="after")
     def _check_beta1(self) -> Self:

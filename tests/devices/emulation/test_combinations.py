@@ -62,7 +62,6 @@ CONCEPTS: dict[str, list[Settings]] = {
         ("optimizer.schedule=constant", "optimizer.warmup=3"),
         ("optimizer.schedule=step", "optimizer.period=10"),
         ("optimizer.schedule=cosine",),
-        ("optimizer.schedule=plateau",),
     ],
     "selection": [
         ("compression.selection=significance",),

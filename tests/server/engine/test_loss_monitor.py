@@ -123,14 +123,3 @@ def test_not_before_an_update_was_made(tmp_path: Path) -> None:
     for _ in range(3):
         assert engine.steering.record(evaluation(0, None, None), [], may_recover=True) is None
     assert engine.published.version == 0
-
-
-def test_a_plateau_gives_way_to_it(tmp_path: Path) -> None:
-    engine = opened(tmp_path, "optimizer.schedule=plateau", "optimizer.patience=1")
-    for number, (loss, accuracy) in enumerate(LEARNED, 1):
-        pushed(engine, number)
-        engine.steering.record(evaluation(engine.published.version, accuracy, loss), [], may_recover=True)
-    pushed(engine, 4)
-    recovery = engine.steering.record(evaluation(4, 0.1, None), [], may_recover=True)
-    assert recovery is not None
-    assert (recovery.restored, recovery.version) == (3, 5)

@@ -34,7 +34,7 @@ def test_a_disk_without_room_stops_no_run(tmp_path: Path, caplog: pytest.LogCapt
     assert "the best model so far, of version 3, is not kept" in caplog.text
 
 
-@pytest.mark.parametrize("setting", ["end.accuracy=0.9", "end.patience=3", "optimizer.schedule=plateau"])
+@pytest.mark.parametrize("setting", ["end.accuracy=0.9", "end.patience=3"])
 def test_what_waits_for_evaluations_needs_data(setting: str, tmp_path: Path) -> None:
     settings = ["model.data=", f"server.directory={tmp_path}", "server.open=true", setting]
     with (
