@@ -355,6 +355,7 @@ main() {
         esac
         shift
     done
+    [ "$purge$what" != yesset_up ] || fail "--purge needs --uninstall"
     places
     $what
 }

@@ -28,12 +28,12 @@ def show(options: TopOptions) -> None:
     """Show the runs until the operator quits. Raises ConfigError, also if there is no terminal."""
     missing = [
         name
-        for name, stream in (("standard input", sys.stdin), ("standard output", sys.stdout))
+        for name, stream in (("input", sys.stdin), ("output", sys.stdout), ("error", sys.stderr))
         if stream is None or not stream.isatty()
     ]
     if missing:
         remedy = "" if options.replay else "; `edgeflock status --watch` prints a run without one"
-        raise ConfigError(f"top needs a terminal, and there is none on {' and '.join(missing)}{remedy}")
+        raise ConfigError(f"top needs a terminal, and there is none on standard {', '.join(missing)}{remedy}")
     from edgeflock.tui.screen import Top, preferences
 
     recorder = Recorder.create(options.record) if options.record is not None else None

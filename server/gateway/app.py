@@ -174,7 +174,8 @@ class Gateway:
         app.router.add_get("/v1/session", self._session)
         app.router.add_get("/v1/start", self._start)
         app.router.add_get("/v1/base", self._base)
-        app.router.add_get("/v1/status", self._status)
+        # History is for watchers. The leader refuses them here, and says that it has it.
+        app.router.add_get("/v1/{_:status|history}", self._status)
         app.router.add_get("/v1/graphs/{kind:step|evaluation}", self._graph)
         app.router.add_get("/v1/model.{format:onnx|safetensors}", self._model)
         app.router.add_post("/v1/join", self._join)
@@ -222,7 +223,10 @@ class Gateway:
 
     def _for_browsers(self) -> str:
         url = str(self.leaders.url).rstrip("/")
-        return f"a gateway is not for browsers: they take part at {url}/train, and show the run at {url}"
+        mirror = self.upstream.mirror
+        browsers = mirror is not None and mirror.config.server.browsers
+        train = f"they take part at {url}/train; " if browsers else ""
+        return f"a gateway is not for browsers: {train}the run is shown at {url}"
 
     async def _page(self, request: web.Request) -> web.Response:
         return web.Response(text=f"{self._for_browsers()}\n", status=404)

@@ -92,8 +92,9 @@ class Leaders:
         with suppress(OSError, aiohttp.ClientError, TimeoutError, Unavailable):
             async with http.get(url, headers=self.headers) as answer:
                 detail = detail_of(await read_body(answer), detail)
-        another = "; make one: edgeflock token create --role gateway" if status == Unauthorized.status else ""
-        return ConfigError(f"{self.url.origin()} takes no gateway: {detail}{another}")
+        if status == Unauthorized.status and "token create" not in detail:
+            detail += "; make one: edgeflock token create --role gateway"
+        return ConfigError(f"{self.url.origin()} takes no gateway: {detail}")
 
     async def fetch(
         self, http: aiohttp.ClientSession, url: URL, *, fixed: bool = False

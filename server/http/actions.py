@@ -26,6 +26,8 @@ _LONGEST = 200
 async def pause(request: web.Request) -> web.Response:
     """Let a device wait for its answers until it is resumed. {"because": text} is optional."""
     device, because = await _device_and_reason(request)
+    if device.connection.dropped:
+        raise refusal(409, "dropped", f"{device.name} is dropped; resume it before you pause it")
     await _store_order(request, device, StoredOrder(False, because))
     device.connection.pause(because)
     _record_change(request, "paused", device, because)
@@ -49,7 +51,7 @@ async def drop(request: web.Request) -> web.Response:
 @allows(ADMIN)
 async def resume(request: web.Request) -> web.Response:
     """Let a device go on, or come back."""
-    device, _ = await _device_and_reason(request)
+    device, _ = await _device_and_reason(request, ())
     if device.connection.order is not None:
         await _store_order(request, device, None)
     if device.connection.order is not None:
@@ -62,7 +64,7 @@ async def resume(request: web.Request) -> web.Response:
 @allows(ADMIN)
 async def pardon(request: web.Request) -> web.Response:
     """Let the guard forget what it knows of a device, which then stands as a new one does."""
-    device, _ = await _device_and_reason(request)
+    device, _ = await _device_and_reason(request, ())
     engine = request.app[HOST].engine
     was_known = await request.app[WRITER].call(lambda: engine.pardon(device.id))
     if was_known:
@@ -75,7 +77,7 @@ async def pardon(request: web.Request) -> web.Response:
 async def set_learning_rate(request: web.Request) -> web.Response:
     """{"value": number}: the learning rate from the next update on."""
     engine = request.app[HOST].engine
-    rate = _rate((await read_object(request, "value")).get("value"))
+    rate = _rate((await read_object(request, ("value",))).get("value"))
     if request.app[HOST].config.coordination.traits.elastic:
         raise refusal(
             409,
@@ -98,6 +100,7 @@ async def set_learning_rate(request: web.Request) -> web.Response:
 @allows(ADMIN)
 async def checkpoint(request: web.Request) -> web.Response:
     """Put a snapshot of the model into the journal now."""
+    await read_object(request, ())
     version = await request.app[WRITER].call(request.app[HOST].engine.steering.checkpoint)
     _note(request, "checkpoint", None, f"version {version:,}, by an admin")
     return web.json_response({"version": version})
@@ -108,7 +111,7 @@ async def checkpoint(request: web.Request) -> web.Response:
 async def roll_back(request: web.Request) -> web.Response:
     """{"version": number}: go on from the model of that version, as the next one."""
     engine, writer = request.app[HOST].engine, request.app[WRITER]
-    wanted = (await read_object(request, "version")).get("version")
+    wanted = (await read_object(request, ("version",))).get("version")
     if not isinstance(wanted, int) or isinstance(wanted, bool):
         raise bad_request(f"version must be a whole number, not {wanted!r:.40}")
 
@@ -155,12 +158,14 @@ def _order_response(device: Device) -> web.Response:
     )
 
 
-async def _device_and_reason(request: web.Request) -> tuple[Device, str]:
+async def _device_and_reason(
+    request: web.Request, keys: tuple[str, ...] = ("because",)
+) -> tuple[Device, str]:
     name = request.match_info["name"]
     device = request.app[HOST].registry.devices.get(name)
     if device is None or not device.id:
         raise refusal(404, "unknown-device", f"this run has no device {name!r:.200}")
-    because = (await read_object(request, "because")).get("because", "")
+    because = (await read_object(request, keys)).get("because", "")
     if not isinstance(because, str) or len(because) > _LONGEST:
         raise bad_request(f"because must be a text of at most {_LONGEST} characters")
     return device, "".join(c if c.isprintable() else "?" for c in because)

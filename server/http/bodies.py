@@ -39,7 +39,7 @@ def bad_request(detail: str) -> web.HTTPException:
     return refusal(400, "bad-request", detail)
 
 
-async def read_object(request: web.Request, *keys: str) -> dict[str, Any]:
+async def read_object(request: web.Request, keys: tuple[str, ...] | None = None) -> dict[str, Any]:
     """The JSON object of a request, with no key but `keys`, if given. No body: {}. Raises HTTPBadRequest."""
     try:
         body = json.loads(await request.read() or "{}")
@@ -47,8 +47,8 @@ async def read_object(request: web.Request, *keys: str) -> dict[str, Any]:
         raise bad_request(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise bad_request("the body must be a JSON object")
-    if keys and (unknown := body.keys() - {*keys}):
-        raise bad_request(f"{min(unknown)!r:.40} is unknown; known are {', '.join(keys)}")
+    if keys is not None and (unknown := body.keys() - {*keys}):
+        raise bad_request(f"{min(unknown)!r:.40} is unknown; known are {', '.join(keys) or 'no keys'}")
     return body
 
 

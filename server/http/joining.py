@@ -56,7 +56,7 @@ async def invite(request: web.Request) -> web.Response:
     The answer has the rows of its QR code, a text of 0 and 1 each (null without the package segno), and why
     a browser elsewhere would not open the page.
     """
-    reusable = (await read_object(request, "reusable")).get("reusable", False)
+    reusable = (await read_object(request, ("reusable",))).get("reusable", False)
     if not isinstance(reusable, bool):
         raise bad_request("reusable must be true or false")
     if TRAINING not in request.app or REGISTER not in request.app:

@@ -53,8 +53,8 @@ def pinned_context(pin: bytes) -> ssl.SSLContext:
             shown = self.getpeercert(binary_form=True)
             if shown is None or pin_of(shown) != pin:
                 raise WrongKey(
-                    "the server's key is not the one that the token names: another machine intercepts the "
-                    "connection, or the server has a new key; nothing was sent"
+                    "the server's key is not the one that the token names: the token is of another server, "
+                    "the server has a new key, or another machine intercepts the connection; nothing was sent"
                 )
 
     context = ssl.create_default_context()

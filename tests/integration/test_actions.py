@@ -96,6 +96,9 @@ async def test_a_dropped_device_goes_and_stays_away_until_it_is_resumed(tmp_path
             path = "/v1/devices/pi%2F4%20%7B%25%7D"
             status, answer = await admin.post(f"{path}/drop", {"because": "stolen"})
             assert (status, answer["dropped"]) == (200, True)
+            status, answer = await admin.post(f"{path}/pause")
+            assert (status, answer["code"]) == (409, "dropped"), "a pause would let it come back"
+            assert "resume it before you pause it" in answer["detail"]
             with pytest.raises(Dropped, match="dropped 'pi/4 {%}': stolen"):
                 await device.push(update(1, 0))
             with pytest.raises(Dropped, match="stolen"):
@@ -224,6 +227,8 @@ async def test_what_cannot_be_done_is_refused_and_changes_nothing(tmp_path: Path
                 ("/v1/devices/pi/drop", {"because": "x", "reason": "x"}, None, 400),
                 ("/v1/devices/pi/resume", {"reason": "x"}, None, 400),
                 ("/v1/devices/pi/pardon", {"reason": "x"}, None, 400),
+                ("/v1/devices/pi/resume", {"because": "x"}, None, 400),
+                ("/v1/checkpoint", {"version": 1}, None, 400),
                 ("/v1/rollback", {"version": 0, "ver": 1}, None, 400),
                 ("/v1/learning_rate", {"value": 1, "rate": 1}, None, 400),
                 ("/v1/learning_rate", None, b"", 400),

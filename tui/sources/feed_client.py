@@ -77,8 +77,8 @@ class FeedClient:
         except aiohttp.ClientResponseError as error:
             if error.status == Unauthorized.status:
                 raise _refusal(error.status, "/v1/feed", b"") from error
-            if error.status == Unavailable.status:
-                # Its error has the reason, e.g. how far a standby is.
+            if error.status in (Unavailable.status, Unauthorized.status):
+                # Its error has the reason, e.g. how far a standby is, or that there is no token.
                 await self.request("GET", "/v1/status")
             cause = permanent_error(str(self._base), error, error.status)
             raise cause or _refusal(error.status, "/v1/feed", b"") from error

@@ -267,6 +267,7 @@ def test_alpine_is_told(machine: Machine) -> None:
         (["--from"], "--from needs a value"),
         (["--frm", "x"], "--frm is unknown"),
         (["--from", "nowhere.whl"], "no such file"),
+        (["--purge"], "--purge needs --uninstall"),
     ],
 )
 def test_words_that_make_no_sense(machine: Machine, options: list[str], says: str) -> None:

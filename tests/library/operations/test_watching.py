@@ -149,7 +149,7 @@ def test_what_cannot_be_shown(plan: TopOptions, complaint: str) -> None:
 def test_a_monitor_without_a_terminal_refuses_in_a_line(tmp_path: Path) -> None:
     done = edgeflock("top", "http://127.0.0.1:9", "--record", "kept.rec", cwd=tmp_path)
     assert done.returncode == 2
-    assert "top needs a terminal, and there is none on standard input and standard output" in done.stderr
+    assert "top needs a terminal, and there is none on standard input, output, error" in done.stderr
     assert not (tmp_path / "kept.rec").exists()
 
 

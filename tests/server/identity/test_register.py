@@ -133,7 +133,7 @@ def test_operators_are_known_by_their_token(role: Role, register: Register, cloc
     with pytest.raises(Unauthorized, match=f"the role {role} lets no device join"):
         device().join(register, token.text)
     clock.now += 60
-    with pytest.raises(Unauthorized, match="has expired"):
+    with pytest.raises(Unauthorized, match=f"has expired; create another: .* --role {role}$"):
         register.identify(token.text)
     register.create("device")  # those that have expired are forgotten
     with pytest.raises(Unauthorized, match="does not know"):
