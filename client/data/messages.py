@@ -11,7 +11,7 @@ A message is one sample: a msgpack map or a JSON object (UTF-8) of at most RECOR
     key       text or integer, optional: names the sample    the same
 
 `shape` is the shape of one sample. Without it bytes are a flat list, and nested lists define it. A first byte
-of "{" or white space means JSON; msgpack maps begin with 0x80..0x8F, 0xDE or 0xDF. Other keys are ignored.
+below 0x80 means JSON; msgpack maps begin with 0x80..0x8F, 0xDE or 0xDF. Other keys are ignored.
 Example: {"x": [0.5, 1], "y": 0} in JSON, or in msgpack, with x as bytes:
 
     82 a1 78 c4 08 00 00 00 3f 00 00 80 3f a1 79 00
@@ -112,9 +112,13 @@ def decode(message: bytes, fields: FieldPaths) -> SampleMessage:
     if len(message) > RECORD_BYTES:
         raise Broken("too large", f"{len(message)} bytes; at most {RECORD_BYTES} are taken")
     try:
-        read = json.loads(message) if message[:1] in b"{ \t\r\n" else unpack(message, _BOUNDS, "a message")
-    except (ValueError, RecursionError, Malformed) as error:
+        read = json.loads(message) if message[:1] < b"\x80" else unpack(message, _BOUNDS, "a message")
+    except Malformed as error:
         raise Broken("unreadable", f"neither msgpack nor JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        place = getattr(error, "pos", 0)
+        rest = message.decode(errors="replace")[place : place + 40]
+        raise Broken("unreadable", f"the text is no JSON from character {place + 1} on: {rest!r}") from error
     if not isinstance(read, dict):
         raise Broken("incomplete", f"a record is a map with {', '.join(fields.x)} and {fields.y}")
     return fields.read(read)
