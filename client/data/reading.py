@@ -144,7 +144,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Text:
-    """Converts lines of JSON or CSV to samples. format= or the first line defines the format."""
+    """Converts lines of JSON or CSV. format= or the first line with "{" or two cells defines the format."""
 
     def __init__(self, uri: Uri, tally: Skipped) -> None:
         """Raises ConfigError."""
@@ -164,11 +164,12 @@ class Text:
         places = []
         for where, number, line in lines:
             line = line.removeprefix(_BOM)
-            self._format = self._format or ("json" if line.lstrip()[:1] == b"{" else "csv")
+            if not self._columns and line.lstrip()[:1] == b"{":
+                self._format = self._format or "json"
             try:
                 message = line if self._format == "json" else self._row(line)
             except Broken as broken:
-                self._tally.add(broken.kind, f"line {number}: {broken.detail}")
+                self._tally.add(broken.kind, f"line {number}: {broken.detail}", records=[message_entry(line)])
                 continue
             if message is not None:
                 messages.append((message, f"{name}@{where}" if name else None))
@@ -190,7 +191,8 @@ class Text:
             if named:
                 return None
         if len(values) != len(self._columns):
-            raise Broken("incomplete", f"a line has {len(values)} cells, not {len(self._columns)}")
+            remedy = "; for lines of JSON set format=json" if line.lstrip()[:1] == b"{" else ""
+            raise Broken("incomplete", f"a line has {len(values)} cells, not {len(self._columns)}{remedy}")
         return dict(zip(self._columns, values, strict=True))
 
     def _name(self, columns: list[str]) -> None:

@@ -1,5 +1,7 @@
 """Lines out of blocks, and what they say as JSON or CSV."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from edgeflock.client.data import reading as module
 from edgeflock.client.data.reading import LineReader, Text
-from edgeflock.client.data.records import RECORD_BYTES, Skipped
+from edgeflock.client.data.records import RECORD_BYTES, QuarantineFile, Skipped
 from edgeflock.client.data.uri import Uri
 from edgeflock.shared.data.texts import ABSENT, encode_text
 from edgeflock.shared.errors import ConfigError
@@ -46,8 +48,8 @@ def test_the_longest_line_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Reading:
-    def __init__(self, options: str = "") -> None:
-        self.tally = Skipped()
+    def __init__(self, options: str = "", quarantine: QuarantineFile | None = None) -> None:
+        self.tally = Skipped(quarantine)
         self._text = Text(Uri.parse(f"stdin:?{options}"), self.tally)
         self._lines = LineReader(self.tally)
 
@@ -64,6 +66,18 @@ def test_lines_of_json() -> None:
     assert reading.read('{"x": [1, 2], "y": 0}\n{"x": [3, 4], "y": 1}\n') == [([1, 2], 0), ([3, 4], 1)]
     assert reading.read("3,4,1\n[1]\n") == []
     assert reading.tally.counts == {"unreadable": 1, "incomplete": 1}
+
+
+def test_a_line_before_the_first_record_is_set_aside_and_decides_nothing(tmp_path: Path) -> None:
+    reading = Reading(quarantine=QuarantineFile(tmp_path / "quarantine.jsonl"))
+    assert reading.read('sensor gateway v1.2 started\n{"x": [1, 2], "y": 0}\n') == [([1, 2], 0)]
+    assert reading.tally.counts == {"incomplete": 1}
+    assert json.loads((tmp_path / "quarantine.jsonl").read_text())["record"] == "sensor gateway v1.2 started"
+
+
+def test_json_after_a_header_names_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    assert Reading().read('gateway, started\n{"x": [1, 2], "y": 0}\n') == []
+    assert "line 2: a line has 3 cells, not 2; for lines of JSON set format=json" in caplog.text
 
 
 @pytest.mark.parametrize(
