@@ -201,12 +201,15 @@ def _blocks(file: int) -> Generator[bytes, None, None]:
 
 async def read_csv(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     uri.check_options("follow", *TEXT_OPTIONS)
-    path, following = Path(uri.place), "follow" in uri.options
+    path, following, missing = Path(uri.place), "follow" in uri.options, False
     while True:
         file = _open(path)
         if file is None:
             if not following:
                 raise uri.error("there is no such file")
+            if not missing:
+                log.warning("%s", uri.error("there is no such file; waiting for it"))
+            missing = True
             await asyncio.sleep(CHECK_SECONDS)
             continue
         with file:

@@ -128,7 +128,9 @@ def test_what_is_written_to_its_end_is_followed(tmp_path: Path) -> None:
     assert followed.keys == [f"readings.csv:{path.stat().st_ino}@{at}" for at in (4, 8, 12)]
 
 
-def test_a_file_may_come_late_begin_anew_and_be_replaced(tmp_path: Path) -> None:
+def test_a_file_may_come_late_begin_anew_and_be_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "readings.csv"
 
     def replace() -> None:
@@ -139,3 +141,4 @@ def test_a_file_may_come_late_begin_anew_and_be_replaced(tmp_path: Path) -> None
     steps = [append(path, "b,y\n1,1\n2,2\n"), lambda: path.write_text("y,b\n5,1\n"), replace]
     assert followed.during(*steps, append(path, "2,2,8\n")) == [1, 2, 5, 7, 8]
     assert followed.tally.total == 0
+    assert caplog.text.count("there is no such file; waiting for it") == 1
