@@ -1,5 +1,6 @@
 """Uses of flwr's private names. tests/flower/test_inside.py lists the supported versions."""
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,9 @@ def flatten(config: Any) -> dict[str, Any]:
 
 def parse_pairs(text: str) -> dict[str, Any]:
     """Parse `text` as the --node-config of a SuperNode. Raises ConfigError."""
+    ignored = re.sub(r"""\S+?=('[^']*'|"[^"]*"|\S+)""", "", text).split()  # by flwr, without a word
+    if ignored and not text.endswith(".toml"):
+        raise ConfigError(f"{ignored[0]!r} is no pair; write key=value, with spaces between pairs")
     try:
         return parse_config_args([text]) if text else {}
     except Exception as error:  # click's, and whatever is wrong with a file

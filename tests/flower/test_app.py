@@ -225,6 +225,7 @@ async def test_runs_of_single_gradients_are_not_for_apps(tmp_path: Path) -> None
         ({"model": "theirs:Net"}, "client.model = 'theirs:Net' is not of a Flower app"),
         ({"flower_app": "/nowhere"}, "'/nowhere': its pyproject.toml cannot be read"),
         ({"node_config": "a=b=c"}, "client.node_config = 'a=b=c'"),
+        ({"node_config": "a=0 b"}, "client.node_config = 'a=0 b': 'b' is no pair; write key=value"),
     ],
 )
 async def test_settings_that_cannot_be_are_named(

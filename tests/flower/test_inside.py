@@ -35,12 +35,17 @@ def test_what_an_app_answers_is_known_before_it_is_asked() -> None:
     assert not inside.handles(bare, MessageType.EVALUATE)
 
 
-def test_node_config_is_written_as_for_a_supernode() -> None:
+def test_node_config_is_written_as_for_a_supernode(tmp_path: Path) -> None:
     said = inside.parse_pairs('partition-id=0 lr=0.5 name="a b" on=true')
     assert said == {"partition-id": 0, "lr": 0.5, "name": "a b", "on": True}
     assert inside.parse_pairs("") == {}
     with pytest.raises(ConfigError):
         inside.parse_pairs("name=unquoted")
+    for text, token in (("partition-id", "partition-id"), ("a=1 b 'c'", "b"), ("a= b=1", "a="), ("=1", "=1")):
+        with pytest.raises(ConfigError, match=f"^'{token}' is no pair; write key=value"):
+            inside.parse_pairs(text)
+    (tmp_path / "node.toml").write_text("partition-id = 3\n")
+    assert inside.parse_pairs(f"{tmp_path}/node.toml") == {"partition-id": 3}
 
 
 def test_a_run_config_is_flat() -> None:
