@@ -64,10 +64,8 @@ class Register(IdentityStore):
         token = self.tokens.get(digest)
         if token is not None:
             if token.expires is not None and token.expires <= self.clock():
-                option = "" if token.role == "device" else f" --role {token.role}"
-                raise Unauthorized(
-                    f"the token {token.id} has expired; create another: edgeflock token create{option}"
-                )
+                how = "edgeflock token create" + f" --role {token.role}" * (token.role != "device")
+                raise Unauthorized(f"the token {token.id} has expired; create another: {how}")
             role: CallerRole = "joining" if token.role == "device" else token.role
             return Caller(role, f"token {token.id}", digest)
         device = self.devices.get(self.credentials.get(digest, ""))
