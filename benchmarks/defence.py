@@ -228,13 +228,11 @@ def table(found: list[dict[str, Any]], wanted: list[Row], base: str) -> str:
     lines: list[str] = []
     numbers = "mean of five | points | last | best | dropped, honest | bad | trigger | seeds"
     for data, devices in dict.fromkeys((row.data, row.devices) for row in wanted):
-        lines += [
-            f"## {data}, {devices} devices",
-            "",
-            f"| bad devices | defence | {numbers} |",
-            "|---|---|" + "--:|" * 8,
-        ]
         here = [one for one in found if (one["data"], one["devices"]) == (data, devices)]
+        if not here:
+            continue
+        heading = f"## {data}, {devices} devices"
+        lines += [heading, "", f"| bad devices | defence | {numbers} |", "|---|---|" + "--:|" * 8]
         for attack, part, labels in CASES:
             case = {"attack": attack, "part": part, "labels": labels}
             honest = _of(here, {"attack": "", "labels": labels, "defence": base})
