@@ -143,10 +143,11 @@ def read_text(path: Path) -> str:
     """Return the text of a file of settings or of a token. Raises ConfigError."""
     try:
         return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} cannot be read: {error}; save it as UTF-8") from error
+    except OSError as error:
         remedy = "a server's address goes after --server" if ":/" in str(path) else "correct the path"
-        raise ConfigError(f"{path} cannot be read: {reason}; {remedy}") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; {remedy}") from error
 
 
 def connection_of(

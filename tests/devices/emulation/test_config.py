@@ -227,10 +227,10 @@ def test_what_may_be_zero_but_not_less(key: str, value: str) -> None:
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"missing\.toml: cannot be read"):
+    with pytest.raises(ConfigError, match=r"missing\.toml cannot be read: No such file .*; correct the path"):
         run_fleet_file(tmp_path / "missing.toml", [], tmp_path / "out", as_json=True)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match=r"binary\.toml: cannot be read"):
+    with pytest.raises(ConfigError, match=r"binary\.toml cannot be read: .*; save it as UTF-8"):
         run_fleet_file(tmp_path / "binary.toml", [], tmp_path / "out", as_json=True)
     assert not (tmp_path / "out").exists()
 
