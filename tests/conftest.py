@@ -53,9 +53,8 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def _processes_are_forked(_cache_of_its_own: None) -> None:
     """The process that others are forked from begins before a test may choose what it imports, or where."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        from tests.library.command_line import PRELOADED, PROCESSES
+        import tests.library.command_line  # noqa: F401  says what it imports
 
-        PROCESSES.set_forkserver_preload(PRELOADED)
         forkserver.ensure_running()
 
 

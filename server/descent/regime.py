@@ -95,11 +95,8 @@ class StepMethod:
 
     @classmethod
     def from_text(cls, text: str) -> "StepMethod":
-        """Decode what `text()` returned. Raises ConfigError if it is invalid.
-
-        In earlier journals, "plateau" is a constant schedule: new regimes lowered its rate.
-        """
-        try:
+        """Decode what `text()` returned. Raises ConfigError if it is invalid."""
+        try:  # the plateau of earlier journals is a constant schedule: new regimes lowered its rate
             return cls(**json.loads(text.replace('"plateau"', '"constant"'))) if text else _DEFAULT
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{text!r:.80} is no step method: {error}") from error

@@ -48,7 +48,8 @@ async def read_object(request: web.Request, keys: tuple[str, ...] | None = None)
     if not isinstance(body, dict):
         raise bad_request("the body must be a JSON object")
     if keys is not None and (unknown := body.keys() - {*keys}):
-        raise bad_request(f"{min(unknown)!r:.40} is unknown; known are {', '.join(keys) or 'no keys'}")
+        known = f"known are {', '.join(keys)}" if keys else "the body has no keys"
+        raise bad_request(f"{min(unknown)!r:.40} is unknown; {known}")
     return body
 
 

@@ -15,14 +15,12 @@ from edgeflock.cli import main
 ROOT = Path(__file__).parents[2]
 
 PROCESSES = multiprocessing.get_context("forkserver")
-
-PRELOADED = [
-    *("edgeflock.client.run", "edgeflock.devices.emulation", "edgeflock.server.app", "benchmarks.audit"),
-    *("edgeflock.cli.app", "edgeflock.shared.model.torch_module", "tests.exporting"),
-]
-"""What forked processes have imported."""
-
-PROCESSES.set_forkserver_preload(PRELOADED)
+PROCESSES.set_forkserver_preload(
+    [
+        *("edgeflock.client.run", "edgeflock.devices.emulation", "edgeflock.server.app", "benchmarks.audit"),
+        *("edgeflock.cli.app", "edgeflock.shared.model.torch_module", "tests.exporting"),
+    ]
+)
 
 
 def edgeflock(
