@@ -174,8 +174,7 @@ class Gateway:
         app.router.add_get("/v1/session", self._session)
         app.router.add_get("/v1/start", self._start)
         app.router.add_get("/v1/base", self._base)
-        # Only watchers ask for the history. The leader refuses that at a gateway, and says whom to ask.
-        app.router.add_get("/v1/{_:status|history}", self._status)
+        app.router.add_get("/v1/status", self._status)
         app.router.add_get("/v1/graphs/{kind:step|evaluation}", self._graph)
         app.router.add_get("/v1/model.{format:onnx|safetensors}", self._model)
         app.router.add_post("/v1/join", self._join)
