@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -97,19 +98,45 @@ def _claim(job: Job) -> Iterator[None]:
     try:
         job.directory.mkdir(parents=True, exist_ok=True)
         has_runs = any(one.is_dir() or one.stat().st_size for one in job.directory.glob("seed-*"))
-        if has_runs and path.exists() and path.read_text() != settings:
-            raise ConfigError(
-                f"{job.directory} holds runs with other settings; remove it or choose another with --out"
-            )
+        if has_runs and path.exists():
+            different = _difference(json.loads(path.read_text()), json.loads(settings), job.file)
+            if different:
+                raise ConfigError(
+                    f"{job.directory} holds runs with other settings ({different}); remove it or choose "
+                    "another with --out"
+                )
         lock = open(job.directory / "lock", "w")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.write_text(settings)
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged ({error}); remove {job.directory}") from error
     except BlockingIOError:
         raise ConfigError(f"{job.directory} is in use by another process") from None
     except OSError as error:
         raise ConfigError(f"--out {str(job.directory)!r} cannot hold runs: {error}") from error
     with lock:
         yield
+
+
+def _difference(kept: Any, now: Any, setting: object, name: str = "") -> str:
+    """Return the name of a setting whose value is not the kept one, or "".
+
+    One that this version no longer has is no difference; one that `kept` lacks is, unless it has its default.
+    """
+    if isinstance(setting, BaseModel) and isinstance(kept, dict):
+        fields = type(setting).model_fields
+        for key, value in now.items():
+            if key not in kept and key in fields:
+                if getattr(setting, key) == fields[key].get_default(call_default_factory=True):
+                    continue
+                return f"{name}{key}"
+            if found := _difference(kept.get(key), value, getattr(setting, key, None), f"{name}{key}."):
+                return found
+        return ""
+    if isinstance(setting, dict) and isinstance(kept, dict) and kept.keys() == now.keys():
+        several = (_difference(kept[key], now[key], setting[key], f"{name}{key}.") for key in now)
+        return next(filter(None, several), "")
+    return "" if kept == now else name.rstrip(".") or "all"
 
 
 def _run_all(jobs: list[Job], workers: int) -> None:

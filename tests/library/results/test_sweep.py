@@ -1,6 +1,8 @@
 """Many runs: what is done stays done, other settings do not mix with it, and failures come out."""
 
+import json
 import multiprocessing
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -75,10 +77,33 @@ def test_other_settings_do_not_mix_with_what_is_there(setting: str, tmp_path: Pa
     run(first)
     sweep([first])
     before = first.path.read_bytes()
-    with pytest.raises(ConfigError, match=r"holds runs with other settings; remove it or choose another"):
+    with pytest.raises(
+        ConfigError, match=r"holds runs with other settings \((.*)\); remove it or choose another"
+    ) as caught:
         sweep([second])
+    assert setting.partition("=")[0].startswith(re.search(r"\((.*)\)", str(caught.value))[1])  # type: ignore[index]
     assert first.path.read_bytes() == before
     assert len(sweep([first])) == 1
+
+
+def test_a_folder_of_another_version_is_continued(tmp_path: Path) -> None:
+    """That version had a setting that this one lacks, and lacks one that has its default here."""
+    one = job(tmp_path, "fleet.devices=2", "optimizer.kind=adam")
+    run(one)
+    sweep([one])
+    path = tmp_path / "settings.json"
+    kept = json.loads(path.read_text())
+    kept["optimizer"]["patience"] = 5
+    del kept["local"]["momentum"], kept["injection"]
+    path.write_text(json.dumps(kept))
+    assert len(sweep([one])) == 1
+    del kept["optimizer"]["kind"]
+    path.write_text(json.dumps(kept))
+    with pytest.raises(ConfigError, match=r"other settings \(optimizer\.kind\)"):
+        sweep([one])
+    path.write_text("{")
+    with pytest.raises(ConfigError, match=r"settings\.json is damaged"):
+        sweep([one])
 
 
 @pytest.mark.slow

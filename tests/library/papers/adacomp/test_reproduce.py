@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from edgeflock.papers.adacomp import experiments
 from edgeflock.papers.adacomp.experiments import QUICK
 from edgeflock.papers.adacomp.reproduce import reproduce_adacomp
 from edgeflock.papers.reproduce import Reproduction
-from edgeflock.results.sweep import Job
+from edgeflock.results.sweep import Job, sweep
 from edgeflock.shared.errors import ConfigError
 from tests.library.papers.adacomp.runs import row_of, run_of
 
@@ -166,3 +167,17 @@ def test_finished_before_the_record(tmp_path: Path, mnist: str) -> None:
         report_finished(mnist, tmp_path)
     figure = tmp_path / "adacomp-figure3.svg"
     assert not figure.exists() or "record" not in figure.read_text()
+
+
+def test_the_committed_runs_are_continued(tmp_path: Path) -> None:
+    """docs/results/adacomp.md says that the command goes on from them."""
+    shutil.copytree(Path(__file__).parents[4] / "docs" / "results" / "adacomp" / "runs", tmp_path / "runs")
+    data = "npz:mnist.npz"
+    parts = [
+        *experiments.figure_3(data, experiments.FULL, experiments.FIGURE_3),
+        *experiments.table_2(data, 60_000, experiments.FULL, experiments.ADACOMP),
+        *experiments.figure_4(data, 60_000, experiments.FULL, experiments.ADACOMP),
+        *experiments.record(data, experiments.FULL),
+    ]
+    for part in parts:
+        assert len(sweep(part.jobs(tmp_path, (0,)))) == 1, part.name
