@@ -178,6 +178,7 @@ class Gateway:
         app.router.add_get("/v1/graphs/{kind:step|evaluation}", self._graph)
         app.router.add_get("/v1/model.{format:onnx|safetensors}", self._model)
         app.router.add_post("/v1/join", self._join)
+        app.router.add_route("*", "/v1/{path:(?!runs/).*}", self._misdirected)
         app.on_shutdown.append(self._end_sessions)
         return app
 
@@ -229,6 +230,9 @@ class Gateway:
 
     async def _page(self, request: web.Request) -> web.Response:
         return web.Response(text=f"{self._for_browsers()}\n", status=404)
+
+    async def _misdirected(self, request: web.Request) -> web.Response:
+        return problem(421, "misdirected", f"a gateway has no {request.path}: ask its leader, {self.leaders.url}")
 
     async def _readyz(self, request: web.Request) -> web.Response:
         reason = "" if self.upstream.mirror is not None else "this gateway has no leader"

@@ -26,6 +26,9 @@ class Uniform(Protocol[T_co]):
 _TRANSIENT = (408, 425, 429)
 """Statuses below 500 that mean "later": Request Timeout, Too Early, Too Many Requests."""
 
+_MISDIRECTED = 421
+"""The answer of a gateway to what only its leader answers."""
+
 _UPGRADE = 426
 """The answer of the server's TLS port to plain HTTP."""
 
@@ -110,6 +113,8 @@ def _status_error(url: str, status: int) -> ConfigError | None:
             f"{url} opens no WebSocket (it answers {status}): check that it is an Edgeflock server, and "
             "that a proxy in front of it passes the Upgrade header on"
         )
+    if status == _MISDIRECTED:
+        return ConfigError(f"{url} is a gateway (it answers {status}): give the address of its leader")
     if status in (401, 403, 407):
         return ConfigError(f"{url} does not accept this machine (it answers {status}): ask its operator")
     return ConfigError(f"{url} is no Edgeflock server or run (it answers {status}): check the address")

@@ -53,6 +53,7 @@ async def test_tls_to_a_server_without_is_told_at_once() -> None:
         (400, "passes the Upgrade header on"),
         (403, "ask its operator"),
         (404, "is no Edgeflock server"),
+        (421, "give the address of its leader"),
     ],
 )
 async def test_what_a_person_must_mend_is_told_at_once(status: int, words: str) -> None:
