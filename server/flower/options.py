@@ -1,14 +1,14 @@
 """The options of the Flower strategies: the native server's names, and the arguments of Flower's FedAvg."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from flwr.app import MetricRecord, RecordDict
-from pydantic import ValidationError
+from pydantic import Field, Strict, ValidationError
+from pydantic.dataclasses import dataclass
 
 from edgeflock.server.defence import DEFENCES
 from edgeflock.server.hosting.choices import CHOICES
@@ -65,11 +65,12 @@ def format_options(options: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in values.items()) or "none"
 
 
-def merge_arguments(positional: tuple[Any, ...], options: Options, own: Iterable[str]) -> Options:
-    """Return FedAvg's arguments, some of them given by position.
+def read_options(positional: tuple[Any, ...], options: Options, own: Iterable[str]) -> "StrategySettings":
+    """Return a strategy's settings; some of FedAvg's arguments are given by position.
 
     Raises TypeError as Python does, with a suggestion: names of Flower's earlier strategies (fraction_fit)
-    are near those of today. `own` are the strategy's further options, which are not among these.
+    are near those of today. `own` are the strategy's further options, which are not among these. Raises
+    ConfigError if an option has an invalid value.
     """
     if len(positional) > len(FEDAVG):
         raise TypeError(f"at most {len(FEDAVG)} arguments are positional, FedAvg's: {', '.join(FEDAVG)}")
@@ -83,22 +84,34 @@ def merge_arguments(positional: tuple[Any, ...], options: Options, own: Iterable
             f"{odd[0]!r} is no option of this strategy"
             + (f"; did you mean {near[0]!r}?" if near else f"; its options are {', '.join(known)}")
         )
-    return {**by_place, **options}  # type: ignore[typeddict-item]
+    try:
+        return StrategySettings(**{**by_place, **options})
+    except ValidationError as invalid:
+        raise _explain(invalid) from invalid
 
 
-def _option(place: Sequence[int | str]) -> str:
-    """Return the option for a path in the native server's configuration."""
-    inner = place[0] == "optimizer"
-    return ".".join(map(str, place if inner else place[-1:]))
+def _explain(invalid: ValidationError) -> ConfigError:
+    """The options that are wrong, by their names: those of the native server have a section before them."""
+    own = {field.name for field in fields(StrategySettings)}
+    problems: dict[str, str] = {}
+    for error in invalid.errors():
+        first, *rest = map(str, error["loc"])
+        if first == "optimizer":
+            name = ".".join((first, *rest))
+        else:
+            name = ".".join((first, *filter(str.isdigit, rest))) if first in own else rest[-1]
+        problem = f"{name} = {error['input']!r}: {error['msg'].replace('Input should', 'it must')}"
+        problems.setdefault(name, problem)
+    return ConfigError("; ".join(problems.values()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config={"strict": True})
 class StrategySettings:
     """The options with their defaults."""
 
     checkpoint: str | Path = ""
     """A directory; empty: in memory."""
-    statistics: Iterable[str] = ("running_mean", "running_var")
+    statistics: Annotated[tuple[str, ...], Strict(False)] = ("running_mean", "running_var")
     """The last parts of the names of arrays with running statistics. As in PyTorch."""
     select: float = 0.1
     balance: float = 1.0
@@ -113,37 +126,20 @@ class StrategySettings:
     samples: int = 1 << 32
     snapshot_every: int = 100
     keep_updates: bool = False
-    fraction_train: float = 1.0
-    fraction_evaluate: float = 1.0
-    min_train_nodes: int = 2
-    min_evaluate_nodes: int = 2
-    min_available_nodes: int = 2
+    fraction_train: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """At 0 nobody would train. To evaluate only, use Flower's FedAvg."""
+    fraction_evaluate: Annotated[float, Field(ge=0, le=1)] = 1.0
+    min_train_nodes: Annotated[int, Field(ge=0)] = 2
+    min_evaluate_nodes: Annotated[int, Field(ge=0)] = 2
+    min_available_nodes: Annotated[int, Field(ge=0)] = 2
     weighted_by_key: str = "num-examples"
     arrayrecord_key: str = "arrays"
     configrecord_key: str = "config"
     train_metrics_aggr_fn: Aggregate | None = None
     evaluate_metrics_aggr_fn: Aggregate | None = None
     """None: Flower's mean, weighted by samples."""
-    poll: float = 0.2
+    poll: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.2
     """Seconds between two polls for replies."""
-
-    def __post_init__(self) -> None:
-        for name in ("fraction_train", "fraction_evaluate"):
-            fraction = getattr(self, name)
-            if not 0 <= fraction <= 1:
-                raise ConfigError(f"{name} = {fraction!r}: it must be from 0 to 1")
-        if not self.fraction_train:
-            raise ConfigError("fraction_train = 0: nobody would train; to evaluate only, use Flower's FedAvg")
-        if not 0 < self.poll < math.inf:
-            raise ConfigError(f"poll = {self.poll!r}: it must be above 0 seconds")
-        if not isinstance(self.optimizer, Mapping):
-            raise ConfigError(
-                f'optimizer = {self.optimizer!r}: it must be a dict, such as {{"kind": "adam"}}'
-            )
-        if isinstance(self.statistics, str):
-            raise ConfigError(
-                f"statistics = {self.statistics!r}: it must be a list, such as ['running_mean']"
-            )
 
     def subset(self, names: Iterable[str]) -> dict[str, object]:
         """Return the options of these names."""
@@ -164,9 +160,7 @@ class StrategySettings:
         try:
             config = Config.model_validate(sections, context=CHOICES)
         except ValidationError as invalid:
-            raise ConfigError(
-                "; ".join(f"{_option(e['loc'])} = {e['input']!r}: {e['msg']}" for e in invalid.errors())
-            ) from invalid
+            raise _explain(invalid) from invalid
         if DEFENCES.resolve(self.defence).trusts:
             raise ConfigError(
                 f"defence = {self.defence!r} needs samples on the server, which a strategy does not have; "

@@ -8,7 +8,7 @@ The engine (server/engine/engine.py) decides what an update does, as for native 
 
 from typing import Any, Unpack
 
-from edgeflock.server.flower.options import Options, StrategySettings, merge_arguments
+from edgeflock.server.flower.options import Options, read_options
 from edgeflock.server.flower.run import FlowerRun
 from edgeflock.server.flower.strategy import EdgeflockStrategy
 from edgeflock.shared.errors import ConfigError
@@ -49,10 +49,12 @@ class AsyncAdaComp(EdgeflockStrategy):
         )  # fmt: skip
         if buffer != 1:
             coordination |= dict(mode="buffer", buffer=buffer)
-        if updates_per_round < 0:
-            raise ConfigError(f"updates_per_round = {updates_per_round!r}: it must be at least 0")
+        if type(updates_per_round) is not int or updates_per_round < 0:
+            raise ConfigError(
+                f"updates_per_round = {updates_per_round!r}: it must be an integer of at least 0"
+            )
         own = AsyncAdaComp.__init__.__kwdefaults__ or ()
-        super().__init__(coordination, StrategySettings(**merge_arguments(fedavg, options, own)))
+        super().__init__(coordination, read_options(fedavg, options, own))
         self._updates_per_round = updates_per_round
 
     def _begin(self, job: FlowerRun, num_rounds: int) -> None:
@@ -92,7 +94,7 @@ class ScaDLES(EdgeflockStrategy):
             aggregate=aggregate, quorum=quorum, deadline=deadline,
         )  # fmt: skip
         own = ScaDLES.__init__.__kwdefaults__ or ()
-        super().__init__(coordination, StrategySettings(**merge_arguments(fedavg, options, own)))
+        super().__init__(coordination, read_options(fedavg, options, own))
 
     def _wants(self, node: int) -> bool:
         """Whether an idle node joins: a round that has begun to gather takes it only if it is needed."""

@@ -232,7 +232,9 @@ class Gateway:
         return web.Response(text=f"{self._for_browsers()}\n", status=404)
 
     async def _misdirected(self, request: web.Request) -> web.Response:
-        return problem(421, "misdirected", f"a gateway has no {request.path}: ask its leader, {self.leaders.url}")
+        return problem(
+            421, "misdirected", f"a gateway has no {request.path}: ask its leader, {self.leaders.url}"
+        )
 
     async def _readyz(self, request: web.Request) -> web.Response:
         reason = "" if self.upstream.mirror is not None else "this gateway has no leader"

@@ -273,7 +273,7 @@ def test_a_round_may_go_by_the_median(aggregate: str, expected: float, grid: Fak
 def test_a_strategy_has_no_gradients_to_score_by() -> None:
     with pytest.raises(ConfigError, match=r"defence = 'score' needs samples on the server, .* use 'clip'"):
         AsyncAdaComp(defence="score")
-    with pytest.raises(ConfigError, match="mode = 'clipp'"):
+    with pytest.raises(ConfigError, match="defence = 'clipp'"):
         ScaDLES(defence="clipp")
 
 

@@ -130,12 +130,20 @@ def test_the_options_of_the_strategy_itself_are_known() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"optimizer": "adam"}, "^optimizer = 'adam': it must be a dict, such as "),
+        ({"optimizer": "adam"}, "^optimizer = 'adam': it must be a valid dict"),
         ({"optimizer": {"kind": "adm"}}, r"^optimizer\.kind = 'adm': "),
         ({"rule": "foo"}, "^rule = 'foo': "),
-        ({"statistics": "running_mean"}, "^statistics = 'running_mean': it must be a list, such as "),
-        ({"poll": 0}, "^poll = 0: it must be above 0 seconds"),
-        ({"updates_per_round": -1}, "^updates_per_round = -1: it must be at least 0"),
+        ({"statistics": "running_mean"}, "^statistics = 'running_mean': it must be a valid tuple"),
+        ({"statistics": [1]}, r"^statistics\.0 = 1: it must be a valid string"),
+        ({"poll": 0}, "^poll = 0: it must be greater than 0"),
+        ({"fraction_train": 0}, "^fraction_train = 0: it must be greater than 0"),
+        ({"min_train_nodes": "2"}, "^min_train_nodes = '2': it must be a valid integer"),
+        ({"min_available_nodes": 2.5}, r"^min_available_nodes = 2\.5: it must be a valid integer"),
+        ({"checkpoint": 3}, "^checkpoint = 3: it must be a valid string$"),
+        ({"keep_updates": "no", "poll": "x"}, "^keep_updates = 'no': .*; poll = 'x': "),
+        ({"train_metrics_aggr_fn": "mean"}, "^train_metrics_aggr_fn = 'mean': it must be callable"),
+        ({"updates_per_round": -1}, "^updates_per_round = -1: it must be an integer of at least 0"),
+        ({"updates_per_round": "3"}, "^updates_per_round = '3': it must be an integer of at least 0"),
     ],
 )
 def test_what_an_option_cannot_be_is_said_by_its_name(options: dict[str, object], said: str) -> None:

@@ -625,10 +625,14 @@ async def test_a_gateway_without_a_leader_sends_devices_on(tmp_path: Path) -> No
 async def test_operators_are_sent_to_the_leader(tmp_path: Path) -> None:
     async with hosting(tmp_path) as leader, gateway(leader) as (_, url):
         one = FeedClient(url, "")
-        with pytest.raises(ConfigError, match=r"is a gateway \(it answers 421\): give the address of its leader"):
+        with pytest.raises(
+            ConfigError, match=r"is a gateway \(it answers 421\): give the address of its leader"
+        ):
             async for _ in one.frames():
                 pass
-        with pytest.raises(EdgeflockError, match=f"a gateway has no /v1/history: ask its leader, {leader.url}"):
+        with pytest.raises(
+            EdgeflockError, match=f"a gateway has no /v1/history: ask its leader, {leader.url}"
+        ):
             await one.history()
         with pytest.raises(EdgeflockError, match="a gateway has no /v1/rollback"):
             await one.roll_back(0)
