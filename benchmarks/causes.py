@@ -312,7 +312,6 @@ def run(cause: Cause, prepared: PreparedFleet, seed: int) -> tuple[str, list[Fou
         run_fleet(
             replace(prepared, shares=shares),
             seed,
-            Path(folder) / "run",
             Callbacks(on_finding=tell),
             backend_of=backend_of,
             health_of=health_of,

@@ -140,7 +140,7 @@ def run(row: Row, overrides: list[str], sgd: bool) -> dict[str, Any]:
 
     began = time.process_time()
     with patch.object(trainer, "Adafactor", StretchedAdafactor):
-        result = run_fleet(prepared, row.seed, Path(), Callbacks(made, seen.append), backend_of=backend_of)
+        result = run_fleet(prepared, row.seed, Callbacks(made, seen.append), backend_of=backend_of)
     accuracies = [one.accuracy or 0.0 for one in seen]
     # A run that left the finite numbers ends there, and is as good as guessing.
     accuracy = 0.1 if result.ended == "diverged" else fmean(accuracies[-5:])

@@ -10,8 +10,6 @@ engine, clock.
 import argparse
 import json
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from benchmarks.emulation import FLEET, METHODS
@@ -25,8 +23,7 @@ def both_ways(method: str, devices: int, data: str, updates: int) -> dict[str, A
     rule, overrides = METHODS[method]
     text = FLEET.format(presence="", updates=updates, data=data, devices=devices, rule=rule)
     file = parse(text, method, overrides)
-    with tempfile.TemporaryDirectory() as folder:
-        result = run_fleet(prepare(file), 0, Path(folder))
+    result = run_fleet(prepare(file), 0)
     (total,) = result.classes.values()
     flat = FlatModule(file.model.module, file.model.loss)
     model = 4 * flat.layout.size

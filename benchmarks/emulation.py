@@ -11,7 +11,6 @@ import json
 import multiprocessing
 import os
 import resource
-from pathlib import Path
 from typing import Any
 
 from benchmarks.plain import FOUR_BITS, PLAIN
@@ -56,7 +55,7 @@ def overhead(method: str, data: str, updates: int) -> dict[str, Any]:
 
     def cost(updates: int) -> tuple[float, float]:
         text = FLEET.format(presence="", updates=updates, data=data, devices=200, rule=rule)
-        result = run_fleet(prepare(parse(text, method, overrides)), 0, Path())
+        result = run_fleet(prepare(parse(text, method, overrides)), 0)
         return result.gradient_s, result.total_s - result.gradient_s - result.evaluation_s
 
     few, many = cost(200), cost(200 + updates)
@@ -74,7 +73,7 @@ def idle(devices: int, data: str, updates: int) -> dict[str, Any]:
     """A fleet whose devices are away 99% of the time."""
     presence = "session_s = 60\naway_s = 6000"
     text = FLEET.format(presence=presence, updates=updates, data=data, devices=devices, rule="adacomp")
-    result = run_fleet(prepare(parse(text, "idle", FOUR_BITS)), 0, Path())
+    result = run_fleet(prepare(parse(text, "idle", FOUR_BITS)), 0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"devices": devices, "updates": result.updates, "peak_rss_gib": round(peak / 2**30, 2)}
 

@@ -10,7 +10,6 @@ over the tenth of the devices with the lowest accuracy. Cells that the file has 
 import argparse
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,8 +43,7 @@ def play(task_name: str, devices: int, split: str, personal: str, seed: int) -> 
     shares = deal(split, data.train_groups, devices, task.batch, seed)
     prepared = prepared_of(task, arm, data, shares, seed, Score(None, len(data.names)))
     curve: list[Evaluation] = []
-    with tempfile.TemporaryDirectory() as folder:
-        run_fleet(replace(prepared, metrics={}), seed, Path(folder), Callbacks(on_evaluated=curve.append))
+    run_fleet(replace(prepared, metrics={}), seed, Callbacks(on_evaluated=curve.append))
     own = [evaluation.metrics for evaluation in curve]
     worst = [one["on_devices.worst-decile"] for one in own if "on_devices.worst-decile" in one]
     return {

@@ -91,11 +91,10 @@ def run_arm(
     curve: list[Evaluation] = []
     random = np.random.default_rng(seed)
     with (
-        tempfile.TemporaryDirectory() as folder,
         dropping(drop, random) as drops,
         spoiling(round(bad * devices), large),
     ):
-        result = run_fleet(prepare(file), seed, Path(folder), Callbacks(on_evaluated=curve.append))
+        result = run_fleet(prepare(file), seed, Callbacks(on_evaluated=curve.append))
         seconds = result.total_s - result.gradient_s - result.evaluation_s
     total = curve[-1]
     return {

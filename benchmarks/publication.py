@@ -79,8 +79,8 @@ class TimedEngine:
 
 def push(data: str, devices: int, updates: int, downlink: dict[str, object]) -> dict[str, Any]:
     """One fleet."""
-    with tempfile.TemporaryDirectory() as folder, TimedEngine() as timed:
-        result = run_fleet(prepare(fleet(data, devices, updates, downlink)), 0, Path(folder))
+    with TimedEngine() as timed:
+        result = run_fleet(prepare(fleet(data, devices, updates, downlink)), 0)
     (total,) = result.classes.values()
     rest = result.total_s - result.gradient_s - result.evaluation_s
     return {

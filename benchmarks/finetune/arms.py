@@ -1,7 +1,6 @@
 """Who fine-tunes: eight devices with the product, or one machine that has all texts. Both train adapters."""
 
 import math
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -54,23 +53,21 @@ def fleet(task: Task, folder: Path, settings: Sequence[str] = ()) -> dict[str, A
     prepared = prepare(file, FleetObjects(data.train, data.test))
     curve: list[dict[str, Any]] = []
     steps, began = file.local.steps, time.process_time()
-    with tempfile.TemporaryDirectory() as place:
-        result = run_fleet(
-            replace(prepared, shares=data.shares),
-            task.seed,
-            Path(place),
-            Callbacks(
-                on_evaluated=lambda one: curve.append(
-                    {
-                        "gradients": one.version * steps,
-                        "loss": one.loss,
-                        "accuracy": one.accuracy,
-                        "ingress": one.ingress,
-                        "egress": one.egress,
-                    }
-                )
-            ),
-        )
+    result = run_fleet(
+        replace(prepared, shares=data.shares),
+        task.seed,
+        Callbacks(
+            on_evaluated=lambda one: curve.append(
+                {
+                    "gradients": one.version * steps,
+                    "loss": one.loss,
+                    "accuracy": one.accuracy,
+                    "ingress": one.ingress,
+                    "egress": one.egress,
+                }
+            )
+        ),
+    )
     return {
         **_summary(curve),
         "ingress": curve[-1]["ingress"],

@@ -8,7 +8,6 @@ import argparse
 import os
 import shlex
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -246,8 +245,7 @@ def _fleet(task: Task, arm: Arm, seed: int) -> list[dict[str, Any]]:
             }
         )
 
-    with tempfile.TemporaryDirectory() as folder:
-        run_fleet(prepare(fleet_file(task, arm)), seed, Path(folder), Callbacks(on_evaluated=evaluated))
+    run_fleet(prepare(fleet_file(task, arm)), seed, Callbacks(on_evaluated=evaluated))
     return rows
 
 

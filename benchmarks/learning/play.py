@@ -4,11 +4,9 @@ EDGEFLOCK_BENCH_ACCELERATOR, e.g. cuda: where torch computes; without it on the 
 """
 
 import os
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,8 +128,7 @@ def _fleet(prepared: PreparedFleet, seed: int, curve: Curve) -> dict[str, Any]:
         on_evaluated=lambda one: curve.add(one, one.version * steps),
         on_finding=lambda one: findings.add(str(one.kind)),
     )
-    with tempfile.TemporaryDirectory() as folder:
-        result = run_fleet(prepared, seed, Path(folder), listening)
+    result = run_fleet(prepared, seed, listening)
     return {
         "ended": result.ended,
         "updates": result.updates,

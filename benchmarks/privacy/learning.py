@@ -16,7 +16,6 @@ Adds each run to learning.jsonl in --output; runs that it has are not run again.
 import argparse
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,9 +157,9 @@ def run(task: Task, mode: str, epsilon: float, seed: int) -> dict[str, object]:
     """Run a fleet, and return its row."""
     file, evaluations = fleet(task, mode, epsilon), list[Evaluation]()
     silent = 0.1 if mode in ("sums", "plain") else 0.0
-    with tempfile.TemporaryDirectory() as folder, dropping(silent, np.random.default_rng(seed)) as drops:
+    with dropping(silent, np.random.default_rng(seed)) as drops:
         objects = FleetObjects(*sets(task)) if task.data == TAGGED else FleetObjects()
-        result = run_fleet(prepare(file, objects), seed, Path(folder), stop=evaluations.append)
+        result = run_fleet(prepare(file, objects), seed, stop=evaluations.append)
     accountant, last = Accountant(file), evaluations[-1]
     rounds = task.devices * task.participations
     return {

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgeflock.client.backends import Backend
 from edgeflock.client.data import Batches, Shuffled
@@ -32,30 +31,6 @@ from edgeflock.shared.protocol.messages import Facts, Update, Welcome
 
 Computed = TypeVar("Computed", Update, LocalSteps)
 
-Recorded = Callable[[int, float], Update | None]
-"""(sequence number, time) -> the update that an interrupted run of the same fleet pushed under it by then."""
-
-
-class _ReplayingTrainer(Trainer):
-    """A trainer that reads the updates of an interrupted run instead of computing them again."""
-
-    def __init__(
-        self, backend: Backend, batches: Batches, welcome: Welcome, recorded: Recorded, end: float
-    ) -> None:
-        """The device stays until the virtual second `end`. Another session computed later updates."""
-        super().__init__(backend, batches, welcome)
-        self._recorded, self._end = recorded, end
-
-    def step(
-        self, theta: NDArray[np.float32], base: int, sequence: int, stopped: Callable[[], bool] = bool
-    ) -> Update:
-        update = self._recorded(sequence, self._end)
-        if update is None or update.base != base:
-            return super().step(theta, base, sequence, stopped)
-        for _ in range(self._welcome.local_steps):  # take the batches that the steps would have taken
-            self._batches.take(self._welcome.batch)
-        return update
-
 
 @dataclass(slots=True)
 class EmulatedDevice:
@@ -72,7 +47,6 @@ class EmulatedDevice:
     random: np.random.Generator
     sharing: np.random.Generator
     """Draws the samples to share."""
-    recorded: Recorded
     health: Callable[[], Facts]
     """Returns the device's telemetry."""
     shards: Sequence[str] = ()
@@ -120,12 +94,12 @@ class EmulatedDevice:
             batches = self._injected = Injection(self.batches, link.share, self.sharing, self.kind.batch_max)
             link.listen(self._injected.receive)
 
-        async def trainer(welcome: Welcome) -> _ReplayingTrainer:
+        async def trainer(welcome: Welcome) -> Trainer:
             backend = self.backend
             if welcome.personal is not None:
                 backend = self._personal = self._personal or PersonalBackend(backend, welcome)
             batches.begin(welcome, backend)
-            return _ReplayingTrainer(backend, batches, welcome, self.recorded, end)
+            return Trainer(backend, batches, welcome)
 
         def is_leaving() -> bool:
             """Return whether the device leaves before it can send another update."""

@@ -153,8 +153,8 @@ class EmulatedLink(ServerLink, DeviceEvents):
     # Both ways
 
     async def ask(self, question: Record, expected: type[A]) -> A:
-        record, frame = await self._send(question)
-        await self._take(record, frame if self._server.keep_frames else b"")
+        record, _ = await self._send(question)
+        await self._take(record, b"")
         return check_answer(question, self._answer, expected)
 
     async def _take(self, record: Record, frame: bytes) -> None:

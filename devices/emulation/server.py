@@ -55,12 +55,10 @@ class EmulatedServer:
         personal: Personal | None = None,
         base: Base | None = None,
         *,
-        keep_frames: bool,
         on_applied: Callable[[Push, Accepted], None],
         on_abandoned: Callable[[int, str], None] = lambda device, reason: None,
     ) -> None:
         self.config = config
-        self.keep_frames = keep_frames
         self.engine = engine
         self.traffic = Traffic()
         """Framed bytes of WebSocket messages. The HTTP request that opens a session is not counted."""

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -131,8 +130,8 @@ class Fleet:
         )
 
         def run_once() -> FleetRun:
-            with TemporaryDirectory(prefix="edgeflock-fleet-") as folder, _restored_torch_state():
-                outcome = run_fleet(self._prepared, seed, Path(folder) / "run", listening, stops)
+            with _restored_torch_state():
+                outcome = run_fleet(self._prepared, seed, listening, stops)
             return FleetRun(outcome=outcome, evaluations=tuple(evaluations))
 
         try:

@@ -58,8 +58,7 @@ class Job:
 
         prepared = prepare(self.file)
         callbacks = Callbacks(on_evaluated=progress)
-        folder = self.directory / f"seed-{self.seed}"
-        return asdict(run_fleet(prepared, self.seed, folder, callbacks, stop=self.has_reached_target))
+        return asdict(run_fleet(prepared, self.seed, callbacks, stop=self.has_reached_target))
 
     def has_reached_target(self, evaluation: Evaluation) -> bool:
         return (evaluation.accuracy or 0.0) >= self.target_accuracy
@@ -97,7 +96,7 @@ def _claim(job: Job) -> Iterator[None]:
     settings = json.dumps(job.settings(), indent=1, sort_keys=True)
     try:
         job.directory.mkdir(parents=True, exist_ok=True)
-        has_runs = any(one.is_dir() or one.stat().st_size for one in job.directory.glob("seed-*"))
+        has_runs = any(one.stat().st_size for one in job.directory.glob("seed-*"))
         if has_runs and path.exists():
             different = _difference(json.loads(path.read_text()), json.loads(settings), job.file)
             if different:

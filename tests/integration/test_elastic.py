@@ -205,8 +205,8 @@ FLEET = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [(), CHURN, ("compression.select=1", "compression.values=f32")])
-def test_a_fleet_is_a_function_of_its_seed(tmp_path: Path, settings: tuple[str, ...]) -> None:
-    one, again = (run(fleet_of(MIXED, *FLEET, *settings), tmp_path / name) for name in ("one", "again"))
+def test_a_fleet_is_a_function_of_its_seed(settings: tuple[str, ...]) -> None:
+    one, again = (run(fleet_of(MIXED, *FLEET, *settings)) for name in ("one", "again"))
     assert one.result.digest == again.result.digest
     assert (one.result.ended, one.result.updates) == ("complete", 200)
     assert one.rows[-1].loss is not None
@@ -214,9 +214,7 @@ def test_a_fleet_is_a_function_of_its_seed(tmp_path: Path, settings: tuple[str, 
     assert one.rows[-1].loss < one.rows[0].loss
 
 
-def test_emulated_devices_descend_by_gradients_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_emulated_devices_descend_by_gradients_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """They share a backend, which has the next one's gradient by the time that a step is over."""
     whose: dict[bytes, int] = {}
     descended: dict[int, set[int]] = {}
@@ -233,12 +231,12 @@ def test_emulated_devices_descend_by_gradients_of_their_own(
 
     monkeypatch.setattr(Trainer, "gradient", computing)
     monkeypatch.setattr(Elastic, "descend", descending)
-    run(fleet_of(MIXED, *FLEET, "end.updates=20"), tmp_path)
+    run(fleet_of(MIXED, *FLEET, "end.updates=20"))
     assert sorted(len(trainers) for trainers in descended.values()) == [1] * 6
 
 
 @pytest.mark.slow
-def test_staggered_exchanges_do_not_hold_up_training(tmp_path: Path) -> None:
+def test_staggered_exchanges_do_not_hold_up_training() -> None:
     """On links that a whole model fills for as long as three steps take."""
     thin = [f"devices.{kind}.{way}link_mbps=0.8" for kind in ("quick", "slow") for way in ("up", "down")] + [
         "compression.select=1",
@@ -247,8 +245,7 @@ def test_staggered_exchanges_do_not_hold_up_training(tmp_path: Path) -> None:
         "end.updates=0",
     ]
     at_once, staggered = (
-        run(fleet_of(MIXED, *FLEET, *thin, f"coordination.chunk={chunk}"), tmp_path / str(chunk))
-        for chunk in (0, 100)
+        run(fleet_of(MIXED, *FLEET, *thin, f"coordination.chunk={chunk}")) for chunk in (0, 100)
     )
     trained = [sum(kind.samples for kind in one.result.classes.values()) for one in (at_once, staggered)]
     assert trained[1] > 1.2 * trained[0]

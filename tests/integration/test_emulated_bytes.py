@@ -164,7 +164,7 @@ def total_of(counted: dict[type[Record], int], *kinds: type[Record]) -> int:
 @pytest.mark.parametrize(("settings", "payload"), CODINGS.values(), ids=CODINGS.keys())
 def test_one_device(settings: Sequence[str], payload: range, tmp_path: Path) -> None:
     file = fleet_of(ONE, DIGITS, "end.updates=5", *settings)
-    ran = run(file, tmp_path / "emulated")
+    ran = run(file)
     real = asyncio.run(pushed_for_real(tmp_path / "real", file, settings, ran))
     emulated = ran.server.traffic
     assert all(len(wire.encode(one.push.update)) in payload for one in ran.server.arrivals)
@@ -180,7 +180,7 @@ def test_one_device(settings: Sequence[str], payload: range, tmp_path: Path) -> 
 def test_a_device_that_joins_at_version_0_downloads_next_to_nothing(tmp_path: Path) -> None:
     """A Welcome, a hundred bytes longer, instead of the model of 153 kB; as both servers count."""
     file = fleet_of(ONE, DIGITS, "end.updates=1", "compression.select=0.01")
-    ran = run(file, tmp_path / "emulated")
+    ran = run(file)
     real = asyncio.run(pushed_for_real(tmp_path / "real", file, ["compression.select=0.01"], ran))
     for sent in (ran.server.traffic.sent, real.traffic.sent):
         assert 0 < sent[Model] < 20
@@ -200,7 +200,7 @@ def several(*settings: str) -> FleetFile:
 def test_several_devices_and_refusals(downlink: str, tmp_path: Path) -> None:
     """Receipts with whole models and with differences; all but the refusals themselves (see below)."""
     file = several(downlink)
-    ran = run(file, tmp_path / "emulated")
+    ran = run(file)
     real = asyncio.run(pushed_for_real(tmp_path / "real", file, [*SEVERAL, downlink], ran))
     emulated = ran.server.traffic
     assert dict(real.traffic.received) == dict(emulated.received)
@@ -211,7 +211,7 @@ def test_several_devices_and_refusals(downlink: str, tmp_path: Path) -> None:
 
 def test_refusals_are_sent_too(tmp_path: Path) -> None:
     file = several()
-    ran = run(file, tmp_path / "emulated")
+    ran = run(file)
     real = asyncio.run(pushed_for_real(tmp_path / "real", file, SEVERAL, ran))
     assert dict(real.traffic.sent) == dict(ran.server.traffic.sent)
 
@@ -222,7 +222,7 @@ def test_several_devices_and_lossy_differences(tmp_path: Path) -> None:
     at_once = [f"devices.stale.{key}" for key in ("latency_ms=0", "uplink_mbps=100", "downlink_mbps=100")]
     toml = MIXED.replace("quick", "fresh").replace("slow", "stale")  # names of one length
     file = fleet_of(toml, DIGITS, "end.updates=40", *settings, *at_once)
-    ran = run(file, tmp_path / "emulated")
+    ran = run(file)
     real = asyncio.run(pushed_for_real(tmp_path / "real", file, settings, ran))
     assert dict(real.traffic.received) == dict(ran.server.traffic.received)
     assert dict(real.traffic.sent) == dict(ran.server.traffic.sent)
@@ -239,7 +239,7 @@ def test_a_real_device_does_what_the_emulated_one_does(model: str, down: str, tm
     settings = ["compression.select=0.01", "compression.feedback=0.5", "local.steps=2"]
     settings += [f"downlink.mode={down}"]
     file = fleet_of(ONE, model, "end.updates=6", *settings)
-    ran = run(file, tmp_path / "emulated")
+    ran = run(file)
     (share,) = prepare(file).shares
 
     async def train() -> tuple[list[bytes], Traffic]:
@@ -270,7 +270,7 @@ def test_real_devices_take_turns_as_the_emulated_ones_do(tmp_path: Path) -> None
     settings = ["coordination.mode=cohort", "coordination.cohort=1", "coordination.cohort_rounds=2"]
     settings += ["compression.select=0.01", "local.steps=3", LOSSY, "downlink.share=0.3"]
     file = fleet_of(ONE, DIGITS, "end.updates=10", "fleet.devices=3", *settings)
-    ran = run(file, tmp_path / "emulated")
+    ran = run(file)
     shares = prepare(file).shares
 
     async def train() -> tuple[list[bytes], Traffic]:

@@ -42,23 +42,23 @@ async def test_nobody_waits_for_one_that_has_left(tmp_path: Path, gate: str) -> 
         assert (await waiting).version == 1
 
 
-def pushes(directory: Path, *settings: str) -> dict[int, int]:
+def pushes(*settings: str) -> dict[int, int]:
     """device -> how many of its updates a fleet of quick and slow devices took."""
-    ran = run(fleet_of(MIXED, *settings), directory)
+    ran = run(fleet_of(MIXED, *settings))
     assert ran.result.ended == "complete"
     devices = [push.device for push, _ in ran.server.accepted]
     return {device: devices.count(device) for device in range(1, 7)}
 
 
 @pytest.mark.parametrize("bound", [0, 2])
-def test_a_fleet_stays_together(tmp_path: Path, bound: int) -> None:
-    loose = pushes(tmp_path / "loose")
-    tight = pushes(tmp_path / "tight", "coordination.gate=ssp", f"coordination.bound={bound}")
+def test_a_fleet_stays_together(bound: int) -> None:
+    loose = pushes()
+    tight = pushes("coordination.gate=ssp", f"coordination.bound={bound}")
     assert max(loose.values()) - min(loose.values()) > bound + 1
     assert max(tight.values()) - min(tight.values()) <= bound + 1
-    assert pushes(tmp_path / "again", "coordination.gate=ssp", f"coordination.bound={bound}") == tight
+    assert pushes("coordination.gate=ssp", f"coordination.bound={bound}") == tight
 
 
 @pytest.mark.parametrize("gate", ["ssp", "asp"])
-def test_a_fleet_that_comes_and_goes_gets_through(tmp_path: Path, gate: str) -> None:
-    pushes(tmp_path, f"coordination.gate={gate}", "coordination.bound=1", *CHURN)
+def test_a_fleet_that_comes_and_goes_gets_through(gate: str) -> None:
+    pushes(f"coordination.gate={gate}", "coordination.bound=1", *CHURN)

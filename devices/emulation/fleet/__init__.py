@@ -1,9 +1,8 @@
 """An emulated fleet on one machine: N devices and the engine, in virtual time, for one seed.
 
-    result = run_fleet(prepare(file), seed, directory)
+    result = run_fleet(prepare(file), seed)
 
-The same file and seed give the same result, bit for bit. An interrupted run goes on from its journal, which
-has the updates that were computed before. interrupted.py describes the limits of this.
+The same file and seed give the same result, bit for bit.
 
 running.py has a run, members.py its devices, and watching.py its findings. preparing.py loads the data and
 deals them out. The package loads torch.

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from edgeflock.client.data.batcher import Shards
 from edgeflock.devices.emulation.config import DeviceClass, FleetFile, headcount
 from edgeflock.devices.emulation.device import EmulatedDevice
 from edgeflock.devices.emulation.fleet.preparing import PreparedFleet
-from edgeflock.devices.emulation.interrupted import Interrupted
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.speed import DeviceSpeed
@@ -36,7 +34,6 @@ def make_devices(
     server: EmulatedServer,
     backends: Callable[[int], Backend],
     totals: Mapping[str, ClassTotals],
-    resumed: Interrupted | None,
     health_of: Callable[[str], Callable[[], Facts]],
 ) -> Iterator[tuple[int, EmulatedDevice]]:
     """Yield (number in the journal, device).
@@ -69,7 +66,6 @@ def make_devices(
                 totals[kind],
                 np.random.default_rng([seed, 2, index]),
                 np.random.default_rng([seed, 4, index]),
-                partial(resumed.update, number) if resumed else lambda sequence, until: None,
                 health_of(name),
                 [f"shard-{shard}" for shard in shards],
             ),

@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -19,13 +20,11 @@ from edgeflock.devices.emulation.clock import run_virtually
 from edgeflock.devices.emulation.fleet.members import create_totals, make_devices
 from edgeflock.devices.emulation.fleet.preparing import PreparedFleet
 from edgeflock.devices.emulation.fleet.watching import Watch
-from edgeflock.devices.emulation.interrupted import JOURNAL, Interrupted
 from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
-from edgeflock.server.engine.limits import select_interval
 from edgeflock.server.hosting import trusting
 from edgeflock.server.hosting.weights import first_model, personal_layers
 from edgeflock.server.ledger import Journal, open_engine
@@ -43,7 +42,6 @@ from edgeflock.shared.model.start import Start, generate
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Facts
-from edgeflock.shared.settings.config import ADAFACTOR
 
 log = logging.getLogger(__name__)
 
@@ -79,17 +77,14 @@ class FleetResult:
 def run_fleet(
     prepared: PreparedFleet,
     seed: int,
-    directory: Path,
     listening: Callbacks | None = None,
     stop: Callable[[Evaluation], object] = lambda _: False,
     backend_of: BackendOf = lambda number, backend: backend,
     health_of: HealthOf = lambda name: dict,
 ) -> FleetResult:
-    """Run a fleet once. With journal.keep_updates, its journal is in `directory` until the run is over.
+    """Run a fleet once, with its journal in memory.
 
-    A run starts again after an interruption if a step depends on more than the journal holds. This is so
-    with Adafactor, error feedback, compression.select = 0, a threshold, injection, elastic averaging and
-    tasks. The run ends after an evaluation for which `stop` returns true. `backend_of` may replace a device's
+    The run ends after an evaluation for which `stop` returns true. `backend_of` may replace a device's
     backend, `health_of` its telemetry. Raises ConfigError, and what functions of `listening` raise.
     """
     began = time.process_time()
@@ -103,41 +98,14 @@ def run_fleet(
     adapted = flat.adapted()
     if adapted is not None:
         backend.load_base(adapted.theta)
-    is_kept = file.journal.keep_updates and not _has_state(prepared)
-    resumed = Interrupted(directory) if is_kept else None
-    journal = Journal(directory / JOURNAL if is_kept else Path(":memory:"), durable=False)
     callbacks = (listening or Callbacks()).with_settings(file.callbacks)
-    run = _FleetRun(
-        prepared, seed, flat, (theta, start), adapted, lambda index: backend_of(index, backend), journal,
-        resumed, callbacks, stop, health_of,
-    )  # fmt: skip
-    try:
+    with closing(Journal(Path(":memory:"), durable=False)) as journal:
+        run = _FleetRun(
+            prepared, seed, flat, (theta, start), adapted, lambda index: backend_of(index, backend), journal,
+            callbacks, stop, health_of,
+        )  # fmt: skip
         result = run.result()
-    finally:
-        journal.close()
-        if resumed is not None:
-            resumed.close()
-    if resumed is not None:
-        resumed.remove()
     return replace(result, gradient_s=backend.seconds, total_s=time.process_time() - began)
-
-
-def _has_state(prepared: PreparedFleet) -> bool:
-    """Whether a step depends on more than the journal holds."""
-    file = prepared.file
-    compression, traits = file.compression, file.coordination.traits
-    reasons = (
-        compression.feedback or compression.threshold or file.injection.alpha or traits.elastic,
-        file.local.optimizer == ADAFACTOR,
-        select_interval(file),  # depends on how often a device pushes
-        traits.tasks,  # a device's task depends on all earlier rounds
-        traits.private,  # the journal has sums alone
-        prepared.environment is not None,  # a device's actions depend on its model
-        file.model.personal or file.privacy.mode != "none",  # secret noise
-        # No journal has an update that is sent again while it is held.
-        traits.rounds and any(kind.session_s for kind in file.classes.values()),
-    )
-    return any(reasons)
 
 
 class TimedBackend(TorchBackend):
@@ -162,7 +130,6 @@ class _FleetRun:
         adapted: Adapted | None,
         backends: Callable[[int], Backend],
         journal: Journal,
-        resumed: Interrupted | None,
         listening: Callbacks,
         stop: Callable[[Evaluation], object],
         health_of: HealthOf,
@@ -170,7 +137,7 @@ class _FleetRun:
         file = self._file = prepared.file
         self._seed, self._flat = seed, flat
         theta, start = first
-        self._interrupted, self._listening, self._stop = resumed, listening, stop
+        self._listening, self._stop = listening, stop
         self._stopped = False
         self._failure: Exception | None = None
         """The first exception that a listening function has raised."""
@@ -191,8 +158,7 @@ class _FleetRun:
             start = None if file.model.weights else layers.start
             theta = layers.split.split(theta)[0] if start is None else generate(start, layout)
         journal.begin_run("fleet", file.model.module, layout, theta, 0.0, start)
-        folder = journal.path.parent if resumed is not None and isinstance(journal.path, Path) else None
-        self._engine = open_engine(journal, layout, file, folder)
+        self._engine = open_engine(journal, layout, file)
         self._server = EmulatedServer(
             file,
             self._engine,
@@ -201,16 +167,13 @@ class _FleetRun:
             sketch_of("fleet", self._test.x, self._test.y) if listening.on_finding is not None else None,
             personal,
             None if adapted is None else adapted.describe(sha256(adapted.file.data).digest()),
-            keep_frames=resumed is not None,
             on_applied=self._on_applied,
         )
         self._watch = Watch(layout.parameters.size, prepared.targets, prepared.test.description.labels)
         if listening.on_finding is not None and not file.coordination.traits.elastic:
             self._engine.observe = self._watch.observe
         self._tallies = create_totals(file)
-        self._devices = dict(
-            make_devices(prepared, seed, self._server, backends, self._tallies, resumed, health_of)
-        )
+        self._devices = dict(make_devices(prepared, seed, self._server, backends, self._tallies, health_of))
         """Devices by their numbers in the journal."""
         self._refresh_trusted()
 
@@ -322,9 +285,7 @@ class _FleetRun:
     def _evaluate(self) -> None:
         began = time.process_time()
         version, theta = self._engine.result()
-        # A journal does not hold metrics.
-        stored = self._interrupted.evaluation(version) if self._interrupted and not self._scores else None
-        scores = ModelScores(*stored) if stored else self._measure(theta)
+        scores = self._measure(theta)
         finite = math.isfinite(scores.loss)
         traffic = self._server.traffic.total
         seconds = asyncio.get_running_loop().time()

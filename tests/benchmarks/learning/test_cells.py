@@ -191,7 +191,7 @@ def test_the_slow_devices_of_the_product_hold_the_rare_labels() -> None:
     def count(applied: Applied) -> None:
         counts[str(applied.device)] = counts.get(str(applied.device), 0) + 1
 
-    run_fleet(prepared, 1, Path(), Callbacks(on_update=count))
+    run_fleet(prepared, 1, Callbacks(on_update=count))
     (slow,) = [name for name in counts if name.startswith("slow-")]
     own = prepared.shares[int(slow.partition("-")[2])]
     assert set(own.y) == {8, 9}

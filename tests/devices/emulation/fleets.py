@@ -1,10 +1,8 @@
-"""Small fleets: models of a few hundred parameters, and runs that are watched and can be cut short."""
+"""Small fleets: models of a few hundred parameters, and runs that are watched."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -134,10 +132,6 @@ class Pretrained(DigitsCNN):
             super().__init__()
 
 
-class CutShort(Exception):
-    """Stands for whatever ends a process in the middle of its work."""
-
-
 class Counted(running.TimedBackend):
     """A backend that counts its gradients."""
 
@@ -198,34 +192,22 @@ class Watched(EmulatedServer):
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A run, or the part of it until it was cut short."""
+    """A run."""
 
-    outcome: FleetResult | None
-    """Without its real seconds, so that equal runs have equal ones. None if it was cut short."""
+    result: FleetResult
+    """Without its real seconds, so that equal runs have equal ones."""
     rows: list[Evaluation]
     gradients: int
     evaluations: int
     server: Watched
-
-    @property
-    def result(self) -> FleetResult:
-        assert self.outcome is not None
-        return self.outcome
 
 
 def fleet_of(toml: str, *settings: str) -> FleetFile:
     return parse(toml, "fleet.toml", settings)
 
 
-def run(
-    file: FleetFile,
-    directory: Path,
-    *,
-    seed: int = 0,
-    cut: int | None = None,
-    at_cut: Callable[[], object] = lambda: None,
-) -> Ran:
-    """Run a fleet; after update `cut`, call `at_cut` and end it there, as if the process had ended."""
+def run(file: FleetFile, *, seed: int = 0) -> Ran:
+    """Run a fleet."""
     rows: list[Evaluation] = []
     servers: list[Watched] = []
     backends: list[Counted] = []
@@ -243,22 +225,13 @@ def run(
         modules.append(CountedModule(*arguments))
         return modules[-1]
 
-    def progress(row: Evaluation) -> None:
-        rows.append(row)
-        if cut is not None and row.version >= cut:
-            at_cut()
-            raise CutShort
-
-    result, prepared = None, _prepared(file.model_dump_json())
+    prepared = _prepared(file.model_dump_json())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "EmulatedServer", make_server)
         patch.setattr(running, "TimedBackend", make_backend)
         patch.setattr(running, "FlatModule", make_module)
-        try:
-            result = run_fleet(prepared, seed, directory, Callbacks(on_evaluated=progress))
-        except CutShort:
-            assert cut is not None
-    outcome = result and replace(result, gradient_s=0.0, evaluation_s=0.0, total_s=0.0)
+        result = run_fleet(prepared, seed, Callbacks(on_evaluated=rows.append))
+    outcome = replace(result, gradient_s=0.0, evaluation_s=0.0, total_s=0.0)
     return Ran(outcome, rows, backends[0].gradients, modules[0].evaluations, servers[0])
 
 

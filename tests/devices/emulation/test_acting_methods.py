@@ -1,7 +1,5 @@
 """A fleet that learns by acting does so under every way to coordinate."""
 
-from pathlib import Path
-
 import pytest
 
 from edgeflock.devices.emulation.config import FleetFile
@@ -31,7 +29,7 @@ METHODS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_fleet_learns_by_acting(method: str, tmp_path: Path) -> None:
+def test_a_fleet_learns_by_acting(method: str) -> None:
     sections: dict[str, dict[str, object]] = {
         "end": {"updates": 12},
         "local": {"batch": 8},
@@ -49,7 +47,7 @@ def test_a_fleet_learns_by_acting(method: str, tmp_path: Path) -> None:
         section, _, key = path.partition(".")
         sections.setdefault(section, {})[key] = value
     fleet = prepare(FleetFile.model_validate(sections, context=CHOICES))
-    result = run_fleet(fleet, 0, tmp_path)
+    result = run_fleet(fleet, 0)
     assert result.ended == "complete"
     (kind,) = result.classes.values()
     assert kind.samples >= 12 * 8 / (14 if method == "staggered EASGD" else 1)

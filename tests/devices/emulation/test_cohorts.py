@@ -1,7 +1,5 @@
 """Fleets of which a few devices take part in each round: the real worker and engine, on a virtual clock."""
 
-from pathlib import Path
-
 import pytest
 
 from edgeflock.devices.emulation.config import FleetFile
@@ -18,8 +16,8 @@ def fleet(*settings: str) -> FleetFile:
     )
 
 
-def test_a_round_has_an_update_of_each_member_and_all_have_their_turn(tmp_path: Path) -> None:
-    ran = run(fleet(OF_TWO, "coordination.cohort_rounds=3"), tmp_path)
+def test_a_round_has_an_update_of_each_member_and_all_have_their_turn() -> None:
+    ran = run(fleet(OF_TWO, "coordination.cohort_rounds=3"))
     assert ran.result.ended == "complete"
     assert [row.version for row in ran.rows] == list(range(2, 61, 2))
     quick, slow = (ran.result.classes[name] for name in ("quick", "slow"))
@@ -27,8 +25,8 @@ def test_a_round_has_an_update_of_each_member_and_all_have_their_turn(tmp_path: 
     assert abs(slow.updates - 20) <= 3  # two of six devices; some are in the middle of their turn
 
 
-def test_without_rounds_an_update_is_stale_by_those_of_the_others_with_a_seat(tmp_path: Path) -> None:
-    ran = run(fleet("coordination.mode=async", OF_TWO, "coordination.cohort_rounds=3"), tmp_path)
+def test_without_rounds_an_update_is_stale_by_those_of_the_others_with_a_seat() -> None:
+    ran = run(fleet("coordination.mode=async", OF_TWO, "coordination.cohort_rounds=3"))
     assert ran.result.ended == "complete"
     quick, slow = (ran.result.classes[name] for name in ("quick", "slow"))
     assert quick.updates + slow.updates == 60
@@ -37,9 +35,9 @@ def test_without_rounds_an_update_is_stale_by_those_of_the_others_with_a_seat(tm
 
 
 @pytest.mark.parametrize("mode", ["cohort", "async"])
-def test_who_waits_is_sent_nothing(mode: str, tmp_path: Path) -> None:
+def test_who_waits_is_sent_nothing(mode: str) -> None:
     settings = f"coordination.mode={mode}", "coordination.cohort=1", "coordination.cohort_rounds=50"
-    ran = run(fleet(*settings, "end.updates=20"), tmp_path)
+    ran = run(fleet(*settings, "end.updates=20"))
     quick, slow = (ran.result.classes[name] for name in ("quick", "slow"))
     assert (quick.updates, slow.updates) == (20, 0)
     welcomes = ran.server.traffic.sent[Welcome] / 3  # of two of six devices

@@ -25,11 +25,11 @@ STATISTICS = 16
 f32 = np.float32
 
 
-def test_one_device_trains_as_one_machine_does(tmp_path: Path) -> None:
+def test_one_device_trains_as_one_machine_does() -> None:
     """Dense and exact: parameters as by SGD, statistics as by BatchNorm with a momentum of 0.1."""
     dense = ["compression.select=1", "compression.values=f32", "coordination.learning_rate=0.05"]
     file = fleet_of(ONE, NORMED, *dense, "end.updates=30")
-    ran = run(file, tmp_path / "run")
+    ran = run(file)
     (share,) = prepare(file).shares
     batches = Shuffled(share, np.random.default_rng([0, 1, 0]))
     first = torch.from_numpy(FlatModule(file.model.module, file.model.loss, 0).first_model(0)[0])
@@ -55,10 +55,10 @@ def test_one_device_trains_as_one_machine_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_fleet_s_statistics_make_its_model_right(seed: int, tmp_path: Path) -> None:
+def test_a_fleet_s_statistics_make_its_model_right(seed: int) -> None:
     """Six devices. With the statistics that it began with the same model would be far off."""
     file = fleet_of(MIXED, NORMED, "end.updates=100", "compression.select=0.1")
-    ran = run(file, tmp_path / "run", seed=seed)
+    ran = run(file, seed=seed)
     last = ran.rows[-1]
     assert last.accuracy is not None
     assert last.loss is not None
@@ -78,12 +78,12 @@ def own_variances(flat: FlatModule, theta: NDArray[np.float32]) -> NDArray[np.fl
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_many_devices_setting_out_together_do_not_overshoot(seed: int, tmp_path: Path) -> None:
+def test_many_devices_setting_out_together_do_not_overshoot(seed: int) -> None:
     """Forty devices, five steps an update: variances fall from 1 to what they are, not beyond."""
     file = fleet_of(
         MIXED, NORMED, "fleet.devices=40", "local.steps=5", "end.updates=60", "fleet.evaluate_every=3"
     )
-    ran = run(file, tmp_path / "run", seed=seed)
+    ran = run(file, seed=seed)
     assert ran.result.ended == "complete"
     assert all(row.loss is not None for row in ran.rows)
     seen = [np.frombuffer(push.update.values, "<f2")[-8:] for push, _ in ran.server.accepted]
@@ -93,9 +93,9 @@ def test_many_devices_setting_out_together_do_not_overshoot(seed: int, tmp_path:
     assert (variances < 0.5).all()
 
 
-def test_the_average_of_the_versions_is_evaluated(tmp_path: Path) -> None:
+def test_the_average_of_the_versions_is_evaluated() -> None:
     """With the statistics in it."""
-    ran = run(fleet_of(MIXED, NORMED, "coordination.average=8", "end.updates=64"), tmp_path / "run")
+    ran = run(fleet_of(MIXED, NORMED, "coordination.average=8", "end.updates=64"))
     _, average = ran.server.engine.result()
     _, theta = ran.server.engine.theta()
     assert average.size == theta.size
@@ -135,7 +135,6 @@ def of_ten(directory: Path, backend_of: Callable[[int, Backend], Backend]) -> tu
     run_fleet(
         prepare(fleet_of(ONE, NORMED, *TEN)),
         1,
-        directory,
         Callbacks(on_evaluated=lambda seen: accuracies.append(seen.accuracy or 0.0), on_finding=found.append),
         backend_of=backend_of,
     )

@@ -36,9 +36,7 @@ LOCAL = (
 def run(settings: tuple[str, ...], directory: Path) -> tuple[str, list[Evaluation], list[Applied]]:
     evaluations, updates = list[Evaluation](), list[Applied]()
     file = parse("", "test", overrides=(*FLEET, *settings))
-    result = run_fleet(
-        prepare(file), 0, directory, Callbacks(on_update=updates.append), stop=evaluations.append
-    )
+    result = run_fleet(prepare(file), 0, Callbacks(on_update=updates.append), stop=evaluations.append)
     assert result.ended == "complete"
     return result.digest, evaluations, updates
 
@@ -55,9 +53,7 @@ def test_private_fleets_learn_and_end(settings: tuple[str, ...], tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_devices_that_spoil_their_groups_end_no_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_that_spoil_their_groups_end_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of fifteen send shares that nobody can open. Then an honest device is in a bad group often."""
     bad, share = list[bytes](), RoundParticipant.share
 
@@ -75,5 +71,5 @@ def test_devices_that_spoil_their_groups_end_no_others(
         "coordination.aggregate=median", "end.updates=30",
     )  # fmt: skip
     file = parse("", "test", overrides=settings)
-    assert run_fleet(prepare(file), 0, tmp_path, Callbacks()).ended == "complete"
+    assert run_fleet(prepare(file), 0, Callbacks()).ended == "complete"
     assert len(bad) == 2

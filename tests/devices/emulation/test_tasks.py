@@ -1,7 +1,5 @@
 """Fleets in rounds of tasks: the real worker and the real engine, on a virtual clock."""
 
-from pathlib import Path
-
 import pytest
 
 from edgeflock.devices.emulation.fleet import FleetResult
@@ -45,22 +43,22 @@ def seconds(ran: Ran) -> float:
     return ran.rows[-1].time / (160 / 8)
 
 
-def ended(toml: str, directory: Path, *settings: str) -> Ran:
-    ran = run(fleet_of(toml, *settings), directory)
+def ended(toml: str, *settings: str) -> Ran:
+    ran = run(fleet_of(toml, *settings))
     assert ran.result.ended == "complete"
     return ran
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ["cyclic", "staircase", "random", "adaptive"])
-def test_stragglers_hold_nobody_up_where_others_have_their_data(order: str, tmp_path: Path) -> None:
+def test_stragglers_hold_nobody_up_where_others_have_their_data(order: str) -> None:
     """Six devices compute eight shards in two steps, which is the least; with r = 1 a round takes the ten
     steps of the slowest.
     """
     setting = f"coordination.order={order}"
-    usual = seconds(ended(ALL_FAST, tmp_path / "usual", setting))
-    slowed = seconds(ended(STRAGGLERS, tmp_path / "slowed", setting))
-    alone = seconds(ended(STRAGGLERS, tmp_path / "alone", setting, "coordination.tasks=1"))
+    usual = seconds(ended(ALL_FAST, setting))
+    slowed = seconds(ended(STRAGGLERS, setting))
+    alone = seconds(ended(STRAGGLERS, setting, "coordination.tasks=1"))
     assert alone == pytest.approx(1.0, rel=0.01)
     assert usual < 0.25
     assert slowed < 0.45
@@ -70,15 +68,15 @@ def test_stragglers_hold_nobody_up_where_others_have_their_data(order: str, tmp_
 
 
 @pytest.mark.slow
-def test_a_round_that_needs_three_of_four_takes_no_longer_than_without_stragglers(tmp_path: Path) -> None:
+def test_a_round_that_needs_three_of_four_takes_no_longer_than_without_stragglers() -> None:
     settings = ("coordination.distinct=6",)
-    usual = ended(ALL_FAST, tmp_path / "usual", *settings).rows[-1].time
-    slowed = ended(STRAGGLERS, tmp_path / "slowed", *settings).rows[-1].time
+    usual = ended(ALL_FAST, *settings).rows[-1].time
+    slowed = ended(STRAGGLERS, *settings).rows[-1].time
     assert slowed <= 1.3 * usual
 
 
-def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
-    first, second = (ended(STRAGGLERS, tmp_path / name) for name in "ab")
+def test_the_same_seed_gives_the_same_run() -> None:
+    first, second = (ended(STRAGGLERS) for _ in "ab")
     assert first.result == second.result
     assert first.rows == second.rows
 
@@ -92,29 +90,28 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
         ("compression.threshold=0.5",),
     ],
 )
-def test_with_every_coding_rounds_are_whole(coding: tuple[str, ...], tmp_path: Path) -> None:
-    result = ended(STRAGGLERS, tmp_path, *coding, "end.updates=40").result
+def test_with_every_coding_rounds_are_whole(coding: tuple[str, ...]) -> None:
+    result = ended(STRAGGLERS, *coding, "end.updates=40").result
     assert result.updates == 40
     assert sum(kind.updates for kind in result.classes.values()) == 40
 
 
-def test_who_crashes_leaves_its_shards_to_the_others(tmp_path: Path) -> None:
+def test_who_crashes_leaves_its_shards_to_the_others() -> None:
     result: FleetResult = run(
         fleet_of(ALL_FAST.replace("[devices.slow]", "[devices.slow]\ncrash = 0.5"), "end.updates=80"),
-        tmp_path,
     ).result
     assert result.ended == "complete"
     assert result.classes["slow"].crashed == 2
 
 
-def test_who_comes_and_goes_is_not_waited_for(tmp_path: Path) -> None:
+def test_who_comes_and_goes_is_not_waited_for() -> None:
     toml = STRAGGLERS.replace("[devices.slow]", "[devices.slow]\nsession_s = 2\naway_s = 2")
-    assert run(fleet_of(toml), tmp_path).result.ended == "complete"
+    assert run(fleet_of(toml)).result.ended == "complete"
 
 
-def test_local_steps_stop_where_the_round_ends(tmp_path: Path) -> None:
+def test_local_steps_stop_where_the_round_ends() -> None:
     """A slow device's step takes a second: of ten, it takes no more than the one under way."""
-    ran = ended(STRAGGLERS, tmp_path, "local.steps=10", "end.updates=80")
+    ran = ended(STRAGGLERS, "local.steps=10", "end.updates=80")
     assert ran.result.classes["slow"].updates == 0
     assert ran.rows[-1].time < 25
 
@@ -152,6 +149,6 @@ def test_what_cannot_be_is_named(settings: list[str], named: str) -> None:
     assert named in str(error.value)
 
 
-def test_more_than_all_shards_are_all_shards(tmp_path: Path) -> None:
+def test_more_than_all_shards_are_all_shards() -> None:
     """k beyond what anybody holds: a round has what there is."""
-    assert ended(STRAGGLERS, tmp_path, "coordination.distinct=100", "end.updates=40").result.updates == 40
+    assert ended(STRAGGLERS, "coordination.distinct=100", "end.updates=40").result.updates == 40

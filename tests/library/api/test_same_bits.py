@@ -125,5 +125,5 @@ async def test_the_same_run_has_the_same_bits_through_each_door(
 
     text = (TOML + FLEET).format(folder=tmp_path)
     file = parse(text, "fleet.toml")
-    of_file = await asyncio.to_thread(lambda: run_fleet(prepare(file), 3, tmp_path / "fleet"))
+    of_file = await asyncio.to_thread(lambda: run_fleet(prepare(file), 3))
     assert of_file.digest == fleet.outcome.digest

@@ -29,7 +29,7 @@ def test_from_the_file_to_the_figures(tmp_path: Path) -> None:
     sets = [part for setting in settings for part in ("--set", setting)]
     done = edgeflock("fleet", str(path), "--out", str(out), *sets, "--json")
     assert done.returncode == 0, done.stderr
-    expected = run_watched(fleet_of(MIXED, *settings), tmp_path / "watched")
+    expected = run_watched(fleet_of(MIXED, *settings))
 
     printed = json.loads(done.stdout)
     assert printed["directory"] == str(out)

@@ -22,7 +22,7 @@ def test_a_run_s_file_holds_its_rows_and_its_end(tmp_path: Path) -> None:
     one = job(tmp_path)
     assert outcome(one) is None
     run(one)
-    expected = run_watched(one.file, tmp_path / "watched")
+    expected = run_watched(one.file)
     assert one.path == tmp_path / "seed-0.jsonl"
     assert len(one.path.read_text().splitlines()) == 21
     done = outcome(one)

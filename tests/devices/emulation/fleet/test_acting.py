@@ -1,6 +1,5 @@
 """Fleets of devices that act, in virtual time."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,20 +30,20 @@ def file(**sections: dict[str, Any]) -> FleetFile:
     return parse("", "test", settings=merged)
 
 
-def played(fleet: FleetFile, directory: Path) -> tuple[FleetResult, list[Evaluation]]:
+def played(fleet: FleetFile) -> tuple[FleetResult, list[Evaluation]]:
     told: list[Evaluation] = []
-    result = run_fleet(prepare(fleet), 0, directory, Callbacks(on_evaluated=told.append))
+    result = run_fleet(prepare(fleet), 0, Callbacks(on_evaluated=told.append))
     return result, told
 
 
 @pytest.mark.slow
-def test_it_learns_to_walk_and_the_same_seed_does_the_same(tmp_path: Path) -> None:
-    result, told = played(file(), tmp_path / "a")
+def test_it_learns_to_walk_and_the_same_seed_does_the_same() -> None:
+    result, told = played(file())
     assert result.ended == "complete"
     assert told[-1].metrics == {"return": 8.0, "length": 8.0}
     assert told[-1].loss == -8.0
     assert told[-1].accuracy is None
-    again, _ = played(file(), tmp_path / "b")
+    again, _ = played(file())
     assert again.digest == result.digest
 
 
@@ -58,20 +57,20 @@ def test_it_learns_to_walk_and_the_same_seed_does_the_same(tmp_path: Path) -> No
     ],
     ids=str,
 )
-def test_it_goes_with_each_way_to_coordinate(coordination: dict[str, Any], tmp_path: Path) -> None:
-    result, told = played(file(coordination=coordination, end={"updates": 20}), tmp_path)
+def test_it_goes_with_each_way_to_coordinate(coordination: dict[str, Any]) -> None:
+    result, told = played(file(coordination=coordination, end={"updates": 20}))
     assert result.ended == "complete"
     assert told[-1].metrics["return"] is not None
 
 
-def test_classes_of_devices_may_have_environments_of_their_own(tmp_path: Path) -> None:
+def test_classes_of_devices_may_have_environments_of_their_own() -> None:
     devices = {"short": {"step_ms": 10, "data": f"{HERE}Corridor?length=2"}, "long": {"step_ms": 10}}
     prepared = prepare(file(devices=devices))
     assert [prepared.environments[name].uri for name in ("short", "long")] == [
         f"{HERE}Corridor?length=2",
         CORRIDOR,
     ]
-    assert played(file(devices=devices, end={"updates": 12}), tmp_path)[0].updates == 12
+    assert played(file(devices=devices, end={"updates": 12}))[0].updates == 12
 
 
 @pytest.mark.parametrize(

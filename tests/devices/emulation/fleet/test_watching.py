@@ -37,7 +37,7 @@ def fleet(slower: float) -> PreparedFleet:
 def found_in(prepared: PreparedFleet, folder: Path) -> tuple[list[Finding], list[Evaluation]]:
     found: list[Finding] = []
     evaluations: list[Evaluation] = []
-    run_fleet(prepared, 1, folder, Callbacks(on_evaluated=evaluations.append, on_finding=found.append))
+    run_fleet(prepared, 1, Callbacks(on_evaluated=evaluations.append, on_finding=found.append))
     return found, evaluations
 
 
