@@ -7,7 +7,7 @@ Of each fleet a tenth or three tenths of the devices are bad, as attacks.py says
 and the server's engine is at work; only where a bad one's gradients come from differs. Each with each
 defence, and honest fleets too: of samples dealt at random, and of one label a device. The default
 coordination is asynchronous with AdaComp's weights, Adafactor on devices (SGD with --sgd), sparse signs up,
-lossy down. mean, median, trimmed and krum are rounds of SGD, without a defence, of a tenth of each gradient.
+lossy down. mean and median are rounds of SGD, without a defence, of a tenth of each gradient.
 
 The defence was chosen on `mnist` with 50 devices; `words` had no part in it. All are evaluated on the samples
 that `score` leaves to evaluate on. A row is a line of JSON in --output. What is there is not run again: stop
@@ -47,7 +47,7 @@ from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.protocol.frames import Evaluation
 
 DEFENCES = ("none", "clip", "score")
-ROUNDS = ("mean", "median", "trimmed", "krum")
+ROUNDS = ("mean", "median")
 CASES = (
     ("", 0.0, 0),
     ("", 0.0, 1),

@@ -150,20 +150,12 @@ def optimizers(task: Task) -> Iterator[tuple[str, str, dict[str, object]]]:
         for rate in (0.003, 0.01, 0.03):
             how = {"optimizer.kind": "adam", "optimizer.beta1": beta, "coordination.learning_rate": rate}
             yield "adam", f"beta {beta:g}, rate {rate:g}", how
-    for rate in (0.01, 0.03, 0.1):
-        yield "adagrad", f"rate {rate:g}", {"optimizer.kind": "adagrad", "coordination.learning_rate": rate}
     for rate in (0.003, 0.01):
         how = {"optimizer.kind": "adamw", "optimizer.weight_decay": 0.01, "optimizer.beta1": 0.0}
         yield "adamw", f"decay 0.01, rate {rate:g}", {**how, "coordination.learning_rate": rate}
-    # In updates of two steps: a cosine ends with the run, a step comes four times in it.
-    schedules: dict[str, dict[str, object]] = {
-        "cosine": {"optimizer.period": task.gradients // 2},
-        "step": {"optimizer.period": task.gradients // 8},
-    }
-    for schedule, more in schedules.items():
-        for rate in task.rates[1:]:
-            how = {"optimizer.schedule": schedule, **more, "coordination.learning_rate": rate}
-            yield f"sgd, {schedule}", f"rate {rate:g}", how
+    for rate in task.rates[1:]:  # updates are of two steps: a cosine ends with the run
+        how = {"optimizer.schedule": "cosine", "optimizer.period": task.gradients // 2}
+        yield "sgd, cosine", f"rate {rate:g}", {**how, "coordination.learning_rate": rate}
     for rate in (0.5, 1.0, 2.0):
         how = {"coordination.mode": "buffer", "coordination.rule": "sqrt"}
         yield "buffer of 10", f"rate {rate:g}", {**how, "coordination.learning_rate": rate}

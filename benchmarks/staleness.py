@@ -18,13 +18,12 @@ from edgeflock.server.descent import Parameters, Regime, Step, StepMethod
 
 SIZE, ENTRIES, MOST = 1000, 50, 6000
 FLEETS = (1, 5, 20, 80, 200)
-KINDS = ("sgd", "momentum", "nesterov", "adam", "adagrad")
+KINDS = ("sgd", "momentum", "nesterov", "adam")
 RATES = {
     "sgd": (0.03, 0.1, 0.3, 1.0, 3.0),
     "momentum": (0.003, 0.01, 0.03, 0.1, 0.3),
     "nesterov": (0.003, 0.01, 0.03, 0.1, 0.3),
     "adam": (0.003, 0.01, 0.03, 0.1, 0.3),
-    "adagrad": (0.03, 0.1, 0.3, 1.0, 3.0),
 }
 
 

@@ -209,15 +209,3 @@ def adam(theta, memory, indices, gradient, rate, coupled, decoupled, epsilon, me
                 k = uint64(block[i])
                 theta[k], memory[k, 0], memory[k, 1] = values[i], mean[i], square[i]
                 memory[k, 2] = min(memory[k, 2] + float32(1), last)
-
-
-@nb.njit(nb.void(float32[::1], _MEMORY, _INDICES, _FLOATS, float32, float32, float32), cache=True)
-def adagrad(theta, memory, indices, gradient, rate, decay, epsilon):
-    """s_k += g_k^2; theta_k -= rate g_k / (sqrt(s_k) + epsilon), lambda theta_k added to g_k before."""
-    for i in range(indices.size):
-        if gradient[i] != 0:
-            k = indices[i]
-            decayed = gradient[i] + decay * theta[k]
-            square = memory[k, 0] + decayed * decayed
-            memory[k, 0] = square
-            theta[k] -= rate * decayed / (np.sqrt(square) + epsilon)

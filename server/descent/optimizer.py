@@ -7,7 +7,6 @@
                s_k <- s_k + (1 - beta_2) / (1 - beta_2^t_k) (g_k^2 - s_k)
                theta_k -= rate m_k / (sqrt(s_k) + epsilon)
     adamw      as adam, and theta_k -= rate weight_decay theta_k
-    adagrad    s_k <- s_k + g_k^2;  theta_k -= rate g_k / (sqrt(s_k) + epsilon)
 
 All but adamw add weight_decay theta_k to g_k first. The formulas are torch's with one difference: steps are
 lazy. Only parameters k with g_k != 0 are read or written, so that the cost of a step is that of its entries.
@@ -209,13 +208,6 @@ def _adam(
     kernels.adam(theta, memory, indices, gradient, rate, coupled, decoupled, epsilon, means, squares)
 
 
-def _adagrad(
-    optimizer: Optimizer, theta: Vector, memory: Memory, indices: Indices, gradient: Vector, rate: np.float32
-) -> None:
-    decay, epsilon = np.float32(optimizer.method.weight_decay), np.float32(optimizer.method.epsilon)
-    kernels.adagrad(theta, memory, indices, gradient, rate, decay, epsilon)
-
-
 def _adam_bound(bound: MoveBound, gradient: float) -> float:
     """Return a bound on m_k / sqrt(s_k), doubled to cover rounding.
 
@@ -249,7 +241,6 @@ _OURS = {
     ),
     "adam": OptimizerKind("moments", 3, _adam, _adam_bound),
     "adamw": OptimizerKind("moments", 3, _adam, _adam_bound),
-    "adagrad": OptimizerKind("squares", 1, _adagrad, lambda bound, gradient: 1.0),
 }
 
 KINDS: Table[OptimizerKind] = Table("edgeflock.optimizers", _OURS, kind_of)

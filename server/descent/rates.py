@@ -1,12 +1,11 @@
 """Learning-rate schedules, by the number of updates or by the time of the updates.
 
     constant   1
-    step       factor^floor(t / period)
     cosine     (1 + cos(pi min(1, (t - warmup) / (period - warmup)))) / 2
 
 The learning rate is multiplied by this factor, at least `least`. t is in updates, or in seconds since the
 first update. While t < warmup, the factor is also multiplied by (t + 1) / (warmup + 1). The journal has the
-time of each update. The code uses only IEEE 754 +, * and /, because cos and pow differ between machines.
+time of each update. The code uses only IEEE 754 +, * and /, because cos differs between machines.
 """
 
 from collections.abc import Callable
@@ -21,9 +20,6 @@ _TERMS = 12
 """Terms of the sine series. Up to pi / 2, further terms are below a double's precision."""
 _HALF_PI = 1.5707963267948966
 
-_MAX_PERIODS = 1e18
-"""The highest count of periods: any factor is 0 by then. Very short periods could make the count infinite."""
-
 
 def rate_factor(method: "StepMethod", elapsed: float) -> float:
     """Return the factor of the learning rate at `elapsed` updates or seconds."""
@@ -35,25 +31,10 @@ def _constant(method: "StepMethod", elapsed: float) -> float:
     return 1.0
 
 
-def _step(method: "StepMethod", elapsed: float) -> float:
-    return power(method.factor, int(min(elapsed // method.period, _MAX_PERIODS)))
-
-
 def _cosine(method: "StepMethod", elapsed: float) -> float:
     part = min(1.0, max(0.0, elapsed - method.warmup) / (method.period - method.warmup))
     sine = _sine(_HALF_PI * part)
     return 1 - sine * sine  # (1 + cos 2x) / 2
-
-
-def power(base: float, exponent: int) -> float:
-    """base^exponent for 0 < base < 1 by repeated squaring."""
-    result = 1.0
-    while exponent and base:
-        if exponent & 1:
-            result *= base
-        base *= base
-        exponent >>= 1
-    return result if not exponent else 0.0
 
 
 def _sine(x: float) -> float:
@@ -66,7 +47,7 @@ def _sine(x: float) -> float:
 
 SCHEDULES: Table[Callable[["StepMethod", float], float]] = Table(
     "edgeflock.schedules",
-    {"constant": _constant, "step": _step, "cosine": _cosine},
+    {"constant": _constant, "cosine": _cosine},
     lambda found: found if callable(found) else None,
 )
 """Schedules by their name in `optimizer.schedule`."""

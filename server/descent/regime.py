@@ -32,7 +32,6 @@ class StepMethod:
     """The unit of warmup and period: "updates" or "seconds"."""
     warmup: float = 0.0
     period: float = 0.0
-    factor: float = 0.5
     least: float = 0.01
     aggregate: str = MEAN
     """A name in aggregates.AGGREGATES: how the updates of a round become one."""

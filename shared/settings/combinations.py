@@ -20,8 +20,8 @@ BUILTIN = {
     "coordination.gate": "none|ssp|asp",
     "defence.mode": "none|clip|score",
     "downlink.mode": "lossy|exact",
-    "optimizer.kind": "sgd|momentum|nesterov|adam|adamw|adagrad",
-    "optimizer.schedule": "constant|step|cosine",
+    "optimizer.kind": "sgd|momentum|nesterov|adam|adamw",
+    "optimizer.schedule": "constant|cosine",
 }
 """The built-in choices. Rows do not apply to others, whose needs are unknown."""
 
@@ -122,12 +122,10 @@ ROWS: tuple[Row, ...] = (
     *(Row(f"optimizer.{key}", _NOT_ELASTIC, _STEP) for key in OptimizerSettings.model_fields),
     Row("optimizer.beta1", ("optimizer.kind=momentum|nesterov|adam|adamw",), "is a momentum"),
     Row("optimizer.beta2", ("optimizer.kind=adam|adamw",), "is the decay of a mean of squares"),
-    Row("optimizer.epsilon", ("optimizer.kind=adam|adamw|adagrad",), "is added to a root of squares"),
-    Row("optimizer.period", ("optimizer.schedule=step|cosine",), "is a duration of a schedule"),
-    Row("optimizer.schedule=step", ("optimizer.period",), "lowers the rate after each period"),
-    Row("optimizer.factor", ("optimizer.schedule=step",), "is the factor of a lowered rate"),
-    Row("optimizer.schedule_unit", ("optimizer.warmup", "optimizer.schedule=step|cosine"), "is a time unit"),
-    Row("optimizer.min_factor", ("optimizer.schedule=step|cosine",), "is the limit of a schedule"),
+    Row("optimizer.epsilon", ("optimizer.kind=adam|adamw",), "is added to a root of squares"),
+    Row("optimizer.period", ("optimizer.schedule=cosine",), "is a duration of a schedule"),
+    Row("optimizer.schedule_unit", ("optimizer.warmup", "optimizer.schedule=cosine"), "is a time unit"),
+    Row("optimizer.min_factor", ("optimizer.schedule=cosine",), "is the limit of a schedule"),
     Row("model.personal", _NOT_ELASTIC, "are layers of a device, and elastic averaging exchanges all"),
     Row("model.personal", _NOT_TASKS, "learn a device's data, and tasks are of any data"),
     Row("model.personal", ("defence.mode=none|clip",), "are not on the server, which thus has no gradients"),

@@ -56,8 +56,8 @@ class CoordinationSettings(Section):
     bits: Annotated[int, Field(ge=2, le=16)] = 4
     """for private: bits of an entry that a device adds to a sum, the sign included"""
     aggregate: Annotated[str, one_of_tables("coordination.aggregate")] = "mean"
-    """for rounds, cohort and tasks: how updates become one: mean; median, trimmed and krum tolerate some bad
-    ones; for private: how the means of groups do"""
+    """for rounds, cohort and tasks: how updates become one: mean; median, which tolerates bad ones;
+    for private: how the means of groups do; or package.module:name"""
     groups: Annotated[int, Field(ge=1, le=64)] = 1
     """for private: groups of a round, each with a secure sum of its own, which coordination.aggregate
     compares; 1, or 3 or more; a median bears bad devices in fewer than half of them"""

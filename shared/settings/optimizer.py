@@ -15,29 +15,26 @@ class OptimizerSettings(Section):
     """How the server steps, after coordination.rule has weighed an update (docs/optimizers.md)."""
 
     kind: Annotated[str, one_of_tables("optimizer.kind")] = "sgd"
-    """how the server steps: sgd, momentum, nesterov, adam, adamw, adagrad; or package.module:name"""
+    """how the server steps: sgd, momentum, nesterov, adam, adamw; or package.module:name"""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """part of the momentum that is left after a step; for adam and adamw: of the mean of gradients"""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
     """for adam and adamw: part of the mean of squared gradients that is left after a step"""
     epsilon: Annotated[float, Field(ge=1e-12, le=1)] = 1e-8
-    """for adam, adamw and adagrad: added to the root that divides a step, against division by 0"""
+    """for adam and adamw: added to the root that divides a step, against division by 0"""
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
     """pulls parameters to 0: this part of each changed parameter is added to its gradient; adamw: times the
     learning rate, subtracted from the parameter; 0: no decay"""
     clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """a longer gradient of an update is shortened to this norm; 0: no limit"""
     schedule: Annotated[str, one_of_tables("optimizer.schedule")] = "constant"
-    """how the learning rate changes: constant, step, cosine; or package.module:name"""
+    """how the learning rate changes: constant, cosine; or package.module:name"""
     schedule_unit: Literal["updates", "seconds"] = "updates"
     """unit of optimizer.warmup and optimizer.period: updates, or seconds since the first update"""
     warmup: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """time, in optimizer.schedule_unit, in which the learning rate rises to its full value; 0: no time"""
     period: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """time, in optimizer.schedule_unit; for step: from one fall of the learning rate to the next; for cosine:
-    to the end of its fall, 0: end.updates"""
-    factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """for step: what a fall multiplies the learning rate by"""
+    """for cosine: time, in optimizer.schedule_unit, to the end of its fall; 0: end.updates"""
     min_factor: Annotated[float, Field(ge=0, le=1)] = 0.01
     """no schedule lowers the learning rate below this part of it"""
 

@@ -60,7 +60,7 @@ OPTIMIZERS: list[dict[str, object]] = [
     *({"optimizer": {"kind": kind}, "learning_rate": 0.1} for kind in KINDS),
     {"optimizer": {"kind": "adamw", "weight_decay": 1e-4, "clip": 1.0}, "learning_rate": 0.1},
     {"optimizer": {"schedule": "cosine", "period": 400}},
-    {"optimizer": {"warmup": 20, "schedule": "step", "period": 300}},
+    {"optimizer": {"warmup": 20}},
     {"average": 8.0},
     {"defence": "clip"},
     {"base_batch": 20},

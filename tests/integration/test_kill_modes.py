@@ -68,9 +68,9 @@ BUFFER = (
     "optimizer.kind=adamw",
     "optimizer.weight_decay=0.01",
     "optimizer.clip=1",
-    "optimizer.schedule=step",
+    "optimizer.schedule=cosine",
     "optimizer.schedule_unit=seconds",
-    "optimizer.period=0.5",
+    "optimizer.period=60",
     "journal.snapshot_every=13",
 )
 PRIVATE = (

@@ -4,7 +4,7 @@ A run has a choice of as many settings as go together, so that few runs have all
 """
 
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, cycle
 
 import pytest
 
@@ -35,10 +35,7 @@ Choice = tuple[str, Settings]
 
 
 def _aggregates(mode: str) -> list[Settings]:
-    return [
-        (f"coordination.mode={mode}", *others)
-        for others in ((), *((f"coordination.aggregate={name}",) for name in ("median", "trimmed", "krum")))
-    ]
+    return [(f"coordination.mode={mode}",), (f"coordination.mode={mode}", "coordination.aggregate=median")]
 
 
 CONCEPTS: dict[str, list[Settings]] = {
@@ -48,7 +45,7 @@ CONCEPTS: dict[str, list[Settings]] = {
         *_aggregates("rounds"),
         *_aggregates("cohort"),
         *((*one, f"coordination.order={name}") for one, name in zip(
-            _aggregates("tasks"), CHOICES["coordination.order"], strict=True
+            cycle(_aggregates("tasks")), CHOICES["coordination.order"], strict=False
         )),
         ("coordination.mode=private", "coordination.learning_rate=0.1"),
         ("coordination.mode=elastic", "coordination.chunk=0"),
@@ -59,7 +56,6 @@ CONCEPTS: dict[str, list[Settings]] = {
     "optimizer": [(f"optimizer.kind={name}",) for name in CHOICES["optimizer.kind"]],
     "schedule": [
         ("optimizer.schedule=constant", "optimizer.warmup=3"),
-        ("optimizer.schedule=step", "optimizer.period=10"),
         ("optimizer.schedule=cosine",),
     ],
     "selection": [

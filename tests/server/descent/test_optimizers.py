@@ -64,12 +64,6 @@ class Slow:
                 g = f32(g + f32(decay * theta))
             if how.kind == "sgd":
                 move = g
-            elif how.kind == "adagrad":
-                self.first[k] = f32(self.first[k] + f32(g * g))
-                self.theta[k] = f32(
-                    theta - f32(f32(rate * g) / f32(np.sqrt(self.first[k]) + f32(how.epsilon)))
-                )
-                continue
             elif how.kind in ("momentum", "nesterov"):
                 self.first[k] = f32(f32(f32(how.beta1) * self.first[k]) + g)
                 move = self.first[k]
@@ -148,7 +142,7 @@ def test_a_round_is_one_step_with_its_mean(how: StepMethod, rule: str) -> None:
         assert parameters.theta.tobytes() == np.array(slow.theta, f32).tobytes()
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw", "momentum", "nesterov", "adagrad", "sgd"])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "momentum", "nesterov", "sgd"])
 def test_all_parameters_every_time_are_as_torch_has_them(kind: str) -> None:
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(4)
@@ -163,7 +157,6 @@ def test_all_parameters_every_time_are_as_torch_has_them(kind: str) -> None:
         "nesterov": lambda: torch.optim.SGD([there], momentum=0.9, nesterov=True, **terms),
         "adam": lambda: torch.optim.Adam([there], **terms),
         "adamw": lambda: torch.optim.AdamW([there], **terms),
-        "adagrad": lambda: torch.optim.Adagrad([there], eps=1e-8, **terms),
     }
     optimizer = makers[kind]()
     for version in range(50):
@@ -198,7 +191,7 @@ def test_killed_at_any_version_it_goes_on_bit_for_bit(how: StepMethod, tmp_path:
 
 def test_another_optimizer_is_another_regime_and_what_it_can_use_it_goes_on_with(tmp_path: Path) -> None:
     run = Watched(tmp_path, replace(REGIME, learning_rate=0.01), EngineLimits(snapshot_every=7))
-    kinds = ("momentum", "nesterov", "adam", "sgd", "adamw", "adagrad", "adagrad", "momentum")
+    kinds = ("momentum", "nesterov", "adam", "sgd", "adamw", "adamw", "momentum")
     for number, kind in enumerate(kinds):
         before = run.engine.parameters.packed_memory()
         run.reopen(replace(REGIME, learning_rate=0.01, method=StepMethod(kind)), killed=number % 2 == 1)
@@ -208,7 +201,7 @@ def test_another_optimizer_is_another_regime_and_what_it_can_use_it_goes_on_with
     live = run.engine.parameters
     killed = copy_as_killed(run.directory, tmp_path / "last")
     journal = Journal(killed / "journal.sqlite")
-    assert [turn.regime.method.kind for turn in journal.regimes()] == ["sgd", *kinds[:6], *kinds[7:]]
+    assert [turn.regime.method.kind for turn in journal.regimes()] == ["sgd", *kinds[:5], *kinds[6:]]
     again = replay(journal, LAYOUT)
     assert again.theta.tobytes() == live.theta.tobytes()
     assert again.packed_memory() == live.packed_memory()
@@ -273,7 +266,7 @@ def test_what_would_take_a_parameter_too_far_is_refused_and_changes_nothing(
     engine.close()
 
 
-@pytest.mark.parametrize("kind", ["adam", "adagrad", "momentum"])
+@pytest.mark.parametrize("kind", ["adam", "momentum"])
 def test_no_gradient_makes_what_is_remembered_no_number(kind: str, tmp_path: Path) -> None:
     """Its square would be none, and the parameter stand still for ever."""
     regime = replace(REGIME, rule="none", learning_rate=1e-12, method=StepMethod(kind))

@@ -32,8 +32,6 @@ SETTINGS = {
     "buffer": ["coordination.mode=buffer", "coordination.buffer=3"],
     "rounds": ["coordination.mode=rounds", "coordination.quorum=3"],
     "median": ["coordination.mode=rounds", "coordination.quorum=3", "coordination.aggregate=median"],
-    "trimmed": ["coordination.mode=rounds", "coordination.quorum=3", "coordination.aggregate=trimmed"],
-    "krum": ["coordination.mode=rounds", "coordination.quorum=3", "coordination.aggregate=krum"],
 }
 
 
