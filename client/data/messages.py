@@ -46,6 +46,7 @@ from edgeflock.client.data.records import RECORD_BYTES, Broken, Skipped, StreamC
 from edgeflock.shared.data.texts import encode_text, is_missing
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.protocol.schema import AllocationLimits, unpack
+from edgeflock.shared.protocol.shown import printable
 
 KEY_LENGTH = 200
 """Maximum length of a key, in characters."""
@@ -93,6 +94,10 @@ class FieldPaths:
                 "the run's means in their place",
             )
         y = value_at(message, self.y)
+        if not found and y is None:
+            raise Broken(
+                INCOMPLETE, f"there is no {', '.join(self.x)} and no {self.y}{_other_fields(message)}"
+            )
         return SampleMessage(
             _numbers(found, self.x, message.get("shape") if self.x == ("x",) else None) if found else None,
             None if y is None else self._target(y),
@@ -151,6 +156,15 @@ def value_at(message: Mapping[str, Any], path: str) -> Any:
             return None
         value = value.get(name)
     return value
+
+
+def _other_fields(message: Mapping[str, Any]) -> str:
+    """Name the fields of a message that has none of the expected ones, and the options that choose them."""
+    names = [name for name, value in message.items() if isinstance(value, int | float | str)]
+    if len(names) < 2:
+        return f"; it has {printable(', '.join(map(str, message)))}: name a field within as in ?x=a.b"
+    *x, y = names[:8]
+    return printable(f"; it has {', '.join(names)}: choose with x= and y=, as in ?x={','.join(x)}&y={y}")
 
 
 def _drop_marker(value: Any) -> Any:
@@ -252,8 +266,8 @@ class Joining:
     def _join(self, record: SampleMessage, now: float) -> SampleMessage | None:
         if record.x is not None and record.y is not None:
             return record
-        if not self._seconds or record.key is None or (record.x is None and record.y is None):
-            missing = "x and y" if record.x is None and record.y is None else "x" if record.x is None else "y"
+        if not self._seconds or record.key is None:
+            missing = "x" if record.x is None else "y"
             remedy = "; with join=, x and y may come apart, each with a key" if record.key is not None else ""
             raise Broken("incomplete", f"there is no {missing}{remedy}")
         before = self._pop(record.key)

@@ -43,7 +43,7 @@ class QuarantineFile:
     """Writes the quarantine file. The first line creates it."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
-        self._path = path
+        self.path = path
         self._now = now
         self._lines_left = float(LINES)
         """Lines that may still be written at the time `_last`."""
@@ -61,10 +61,10 @@ class QuarantineFile:
         entry = {"time": round(now, 3), "kind": kind, "detail": detail, "record": record}
         line = json.dumps(entry, allow_nan=False) + "\n"
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            if self._path.exists() and self._path.stat().st_size + len(line) > FILE_BYTES:
-                self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-            with open(self._path, "a", encoding="ascii") as file:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.exists() and self.path.stat().st_size + len(line) > FILE_BYTES:
+                self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+            with open(self.path, "a", encoding="ascii") as file:
                 file.write(line)
         except OSError as error:
             self._works = False
@@ -145,7 +145,8 @@ class Skipped:
     def add(self, kind: str, detail: str, count: int = 1, records: Iterable[object] = ()) -> None:
         """Count `count` samples of this kind. `records` are JSON values of them for the quarantine."""
         if kind not in self.counts:
-            log.warning("skipped a record that is %s: %s (more of these are counted only)", kind, detail)
+            kept = f"counted, some are in {self.quarantine.path}" if self.quarantine else "counted only"
+            log.warning("skipped a record that is %s: %s (more of these are %s)", kind, detail, kept)
         self.counts[kind] = self.counts.get(kind, 0) + count
         if self.quarantine is not None:
             for record in islice(records, LINES):

@@ -12,11 +12,12 @@ once.
 """
 
 import asyncio
+import logging
 import math
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from itertools import pairwise
 from typing import Self
 
@@ -33,11 +34,16 @@ from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
 from edgeflock.shared.protocol.messages import Facts, Welcome
 
+log = logging.getLogger(__name__)
+
 WAIT = 0.9
 """Seconds after which a sample is due: 0.1 s before truncation would drop it."""
 
 SECOND = 1.0
 """Samples that arrive within this time make a batch."""
+
+QUIET = 30.0
+"""Seconds without a batch after which a device says so."""
 
 _CLOCK_ERROR = 1e-6
 """Pauses up to this count as 0: no clock can wait for less."""
@@ -185,6 +191,8 @@ class StreamBatches(SourceBatches):
         """Seconds from `_open_time` until training first asked; None before."""
         self._wait_began: float | None = None
         """When `ready` began to wait, while it does."""
+        self._patience = QUIET
+        """How long `ready` waits until it logs that it does."""
         self._rate = RateEstimator()
         self._parts: list[Batch] = []
         """The remaining parts of the current batch, in reverse order."""
@@ -200,6 +208,7 @@ class StreamBatches(SourceBatches):
         """
         self._steps, self._parts, self._last = steps, [], None
         self._wait_began = self._now()
+        self._patience = QUIET
         if self._start_delay is None:
             self._start_delay = self._wait_began - self._open_time
         while not await self._is_due():
@@ -216,10 +225,23 @@ class StreamBatches(SourceBatches):
         if ended:
             raise StreamEnded("the stream has ended")
         self._arrived.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause if pause < math.inf else None):
+        try:
+            async with asyncio.timeout(min(pause, self._patience)):
                 await self._arrived.wait()
+        except TimeoutError:
+            self._log_wait(waiting)
         return False
+
+    def _log_wait(self, waiting: int) -> None:
+        """Log that no batch comes together: after 30 s of a wait, and then at growing intervals."""
+        waited = self._now() - (self._wait_began or 0.0)
+        if waited >= self._patience:
+            self._patience *= 4
+            log.warning(
+                "no batch for %.0f s: %d of %d samples (client.batch_min) have come; does anything send to "
+                "client.data?",
+                *(waited, waiting, self._low),
+            )
 
     def take(self, size: int) -> Batch:
         """Return (x, y) of a share of the batch that arrived within a second, without unfit samples.

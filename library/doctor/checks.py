@@ -114,9 +114,14 @@ def _check_data(settings: ClientSettings) -> CheckResult:
     for uri in uris:
         if is_environment(uri):
             return _check_environment(uri)
-        if not is_stored(uri):
-            return ok("data", f"{uri.partition(':')[0]}: is a stream, which was not opened")
         try:
+            if not is_stored(uri):
+                from edgeflock.client.data.sources import open_source  # needs the stream's package
+
+                open_source(uri)
+                return ok(
+                    "data", f"{uri.partition(':')[0]}: is a stream, which was not opened; its URI is right"
+                )
             with redirect_stdout(sys.stderr):  # the user's module may print
                 samples += len(datasets.read(uri, "train"))
         except ConfigError as error:

@@ -117,25 +117,25 @@ def _claim(job: Job) -> Iterator[None]:
         yield
 
 
-def _difference(kept: Any, now: Any, setting: object, name: str = "") -> str:
-    """Return the name of a setting whose value is not the kept one, or "".
+def _difference(stored: Any, now: Any, setting: object, name: str = "") -> str:
+    """Return the name of a setting whose value is not the stored one, or "".
 
-    One that this version no longer has is no difference; one that `kept` lacks is, unless it has its default.
+    A setting that only `stored` has is no difference. One that `stored` lacks is, unless it has its default.
     """
-    if isinstance(setting, BaseModel) and isinstance(kept, dict):
+    if isinstance(setting, BaseModel) and isinstance(stored, dict):
         fields = type(setting).model_fields
         for key, value in now.items():
-            if key not in kept and key in fields:
+            if key not in stored and key in fields:
                 if getattr(setting, key) == fields[key].get_default(call_default_factory=True):
                     continue
                 return f"{name}{key}"
-            if found := _difference(kept.get(key), value, getattr(setting, key, None), f"{name}{key}."):
+            if found := _difference(stored.get(key), value, getattr(setting, key, None), f"{name}{key}."):
                 return found
         return ""
-    if isinstance(setting, dict) and isinstance(kept, dict) and kept.keys() == now.keys():
-        several = (_difference(kept[key], now[key], setting[key], f"{name}{key}.") for key in now)
+    if isinstance(setting, dict) and isinstance(stored, dict) and stored.keys() == now.keys():
+        several = (_difference(stored[key], now[key], setting[key], f"{name}{key}.") for key in now)
         return next(filter(None, several), "")
-    return "" if kept == now else name.rstrip(".") or "all"
+    return "" if stored == now else name.rstrip(".") or "all"
 
 
 def _run_all(jobs: list[Job], workers: int) -> None:

@@ -53,21 +53,30 @@ STOP_SECONDS = 2.0
 """Longest wait to leave a Kafka group. Without it, an unavailable broker would block for ever."""
 
 
-async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+    """Return the samples in the messages of the topic. Raises ConfigError before it connects."""
     reader, settings = MessageReader(uri, tally), consumer_settings(uri)
-    broker = settings["bootstrap_servers"]
     try:
-        import aiokafka
-        from aiokafka.errors import KafkaError
+        import aiokafka  # noqa: F401
     except ImportError as error:
         raise uri.error(f"kafka needs aiokafka: {install_command('streams')}") from error
+    return _listen(uri.broker(PORT).topic, reader, settings, tally)
+
+
+async def _listen(
+    topic: str, reader: MessageReader, settings: dict[str, Any], tally: Skipped
+) -> AsyncGenerator[StreamChunk, None]:
+    import aiokafka
+    from aiokafka.errors import KafkaConnectionError, KafkaError
+
+    broker = settings["bootstrap_servers"]
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_ONCE_PER_MINUTE)
     delays = back_off(Random())
     clock = asyncio.get_running_loop().time
     while True:
         pending, due, is_last = PendingOffsets(), clock(), False
-        consumer = aiokafka.AIOKafkaConsumer(uri.broker(PORT).topic, **settings)
+        consumer = aiokafka.AIOKafkaConsumer(topic, **settings)
         try:
             await consumer.start()
             log.info("listening to kafka %s", broker)
@@ -86,8 +95,12 @@ async def from_kafka(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, No
                     due = clock() + COMMIT_SECONDS
                     await _commit(consumer, pending.pop_done(tally.progress().done))
         except (KafkaError, OSError) as error:
-            delay = next(delays)
-            log.warning("kafka %s: %s; trying again in %.1f s", broker, error, delay)
+            delay, reason = next(delays), str(error)
+            if isinstance(error, KafkaConnectionError):  # aiokafka's own line before says why
+                reason = (
+                    "no Kafka broker answers: start it, or correct the address (kafkas: if it speaks TLS)"
+                )
+            log.warning("kafka %s: %s; trying again in %.1f s", broker, reason, delay)
         finally:
             if is_last:  # the last chunk was taken
                 pending.add(partition, messages[-1].offset + 1, tally.progress().received)

@@ -13,15 +13,15 @@ arrive faster than they are taken are counted as overrun and dropped.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from random import Random
 from typing import TYPE_CHECKING
 
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import OVERRUN, RECORD_BYTES, Skipped, StreamChunk
-from edgeflock.client.data.uri import PASSWORD, TLS, Uri, password, tls
+from edgeflock.client.data.uri import PASSWORD, TLS, Broker, Uri, password, tls
 from edgeflock.shared.extras import install_command
-from edgeflock.shared.protocol.backoff import back_off, permanent_error
+from edgeflock.shared.protocol.backoff import back_off, failure_reason, permanent_error
 
 if TYPE_CHECKING:
     import aiomqtt
@@ -34,12 +34,16 @@ INBOX_BYTES = 1 << 24
 CHUNK_MESSAGES = 512
 """Maximum number of messages in a chunk."""
 
+_REFUSED = (134, 135)
+"""The broker's reason codes "bad user name or password" and "not authorized"."""
+
 SESSION_SECONDS = 7 * 24 * 3600
 
 
-async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+    """Return the samples in the messages of the topic. Raises ConfigError before it connects."""
     uri.check_options("session", *OPTIONS, *PASSWORD, *TLS)
-    reader, context = MessageReader(uri, tally), tls(uri)
+    context = tls(uri)
     broker, secret = uri.broker(8883 if context else 1883), password(uri)
     if broker.user is None and (secret or broker.password):
         raise uri.error("a password needs its user: mqtt://user@host/topic")
@@ -69,14 +73,27 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
             queue_type=lambda maxsize: inbox,  # type: ignore[arg-type]  # it is called, no more
         )
 
-    delays = back_off(Random())
+    return _listen(uri, broker, MessageReader(uri, tally), tally, connect, qos=1 if session else 0)
+
+
+async def _listen(
+    uri: Uri,
+    broker: Broker,
+    reader: MessageReader,
+    tally: Skipped,
+    connect: "Callable[[_Inbox], aiomqtt.Client]",
+    qos: int,
+) -> AsyncGenerator[StreamChunk, None]:
+    import aiomqtt
+
+    delays, url = back_off(Random()), f"{uri.scheme}://{broker}"
     while True:
         inbox = _Inbox(tally)
         try:
             async with connect(inbox) as client:
                 _raise_if_cancelled()
                 try:
-                    granted = await client.subscribe(broker.topic, qos=1 if session else 0)
+                    granted = await client.subscribe(broker.topic, qos=qos)
                 except ValueError as error:
                     raise uri.error(f"topic {broker.topic!r}: {error}") from error
                 if any(getattr(code, "is_failure", False) for code in granted):
@@ -91,11 +108,17 @@ async def from_mqtt(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
             for chunk in reader.chunks((one, None) for one in inbox.rest()):
                 yield chunk
             # aiomqtt raises its own error "from None", with the ssl module's error as its context.
-            said = error.__context__
-            if isinstance(said, OSError) and (hopeless := permanent_error(f"{uri.scheme}://{broker}", said)):
-                raise hopeless from error
+            cause, reason = error.__context__, f"{url}: {error}"
+            if isinstance(cause, OSError):
+                if hopeless := permanent_error(url, cause):
+                    raise hopeless from error
+                reason = failure_reason(url, cause)
+            if isinstance(cause, ConnectionResetError) and uri.scheme == "mqtts":
+                reason += "; if the broker speaks no TLS there, write mqtt:"
+            if getattr(getattr(error, "rc", None), "value", 0) in _REFUSED:
+                reason += "; correct user and password: mqtt://USER@HOST/TOPIC?password_file=PATH"
             delay = next(delays)
-            log.warning("%s %s: %s; trying again in %.1f s", uri.scheme, broker, error, delay)
+            log.warning("%s; trying again in %.1f s", reason, delay)
             await asyncio.sleep(delay)
 
 

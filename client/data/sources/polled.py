@@ -28,7 +28,7 @@ from edgeflock.client.data.messages import value_at
 from edgeflock.client.data.reading import OPTIONS, MessageReader
 from edgeflock.client.data.records import Broken, Skipped, StreamChunk
 from edgeflock.client.data.uri import PASSWORD, TLS, Uri, password, tls
-from edgeflock.shared.protocol.backoff import back_off, permanent_error
+from edgeflock.shared.protocol.backoff import back_off, failure_reason, permanent_error
 
 if TYPE_CHECKING:
     import aiohttp
@@ -47,10 +47,19 @@ POLL = 1.0
 ANSWER_SECONDS = 30.0
 """The longest wait for a whole answer."""
 
+_LOGIN = ": log in with http://USER@HOST/path?password_file=PATH; a password without a user is a token"
 
-async def poll_http(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+_REMEDIES = {401: _LOGIN, 403: _LOGIN, 404: ": correct the path"}
+"""What to do about an answer of this status."""
+
+
+class _BadStatus(OSError):
+    """An answer of another status than 200."""
+
+
+def poll_http(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+    """Return the samples in the server's answers. Raises ConfigError before it asks."""
     # Imported here, since emulated fleets import this file and need no network.
-    import aiohttp
     from yarl import URL
 
     own, rest = uri.split("poll", "items", *OPTIONS, *PASSWORD, *TLS)
@@ -59,11 +68,25 @@ async def poll_http(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
     try:
         url = URL(f"{uri.scheme}:{uri.place}")
         headers = _login(url.user, password(uri) or url.password)  # sent to this host only: see redirects
-        url = url.with_user(None).with_query(rest.options)
         if not url.host:
             raise ValueError("there is no host")
+        url = url.with_user(None).with_query(rest.options)
     except ValueError as error:
         raise uri.error(f"must be {uri.scheme}://host/path: {error}") from error
+    return _poll(url, headers, context, reader, tally, pause, own.get("items"))
+
+
+async def _poll(
+    url: "URL",
+    headers: Mapping[str, str],
+    context: Any,
+    reader: MessageReader,
+    tally: Skipped,
+    pause: float,
+    path: str | None,
+) -> AsyncGenerator[StreamChunk, None]:
+    import aiohttp
+
     address = f"{url.origin()}{url.path}"  # its query may be secret
     delays, seen = back_off(Random()), frozenset[str]()
     timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
@@ -73,7 +96,7 @@ async def poll_http(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
             try:
                 body = await _answer(http, url, context)
                 delays = back_off(Random())
-                items = _items(body, own.get("items"))
+                items = _items(body, path)
                 names = [_name(item, reader.fields.key) for item in items]
                 new = [item for item, name in zip(items, names, strict=True) if name not in seen]
                 seen = frozenset(names)
@@ -85,9 +108,9 @@ async def poll_http(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, Non
                 if hopeless := permanent_error(address, error):
                     raise hopeless from error
                 delay = max(pause, next(delays))
-                log.warning(
-                    "%s: %s; trying again in %.1f s", address, str(error) or type(error).__name__, delay
-                )
+                is_answer = isinstance(error, _BadStatus)
+                reason = f"{address} {error}" if is_answer else failure_reason(address, error)
+                log.warning("%s; trying again in %.1f s", reason, delay)
             await asyncio.sleep(delay)
 
 
@@ -100,7 +123,7 @@ async def _answer(http: "aiohttp.ClientSession", url: "URL", context: Any) -> by
             target = response.headers.get("Location", "nowhere")
             raise Broken("a redirect", f"leads to {target[:200]!r}; if that is right, name it as the source")
         if response.status != 200:  # aiohttp's own error would include the query
-            raise OSError(f"it answers {response.status}")
+            raise _BadStatus(f"answers {response.status}{_REMEDIES.get(response.status, '')}")
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise Broken("compressed", "the answer is, though the request excludes that")
         body = bytearray()

@@ -65,6 +65,15 @@ PACKED = msgpack.packb
         (PACKED({1: 2}), "unreadable"),
         (PACKED([1, 2]), "incomplete"),
         (b"[1,2,3]", "incomplete: a record is a map with x and y"),
+        (
+            b'{"temperature": 21, "shaking": 0.3, "state": "idle"}',
+            "incomplete: there is no x and no y; it has temperature, shaking, state: choose with x= and y=, "
+            "as in ?x=temperature,shaking&y=state",
+        ),
+        (
+            b'{"data": {"a": 1}}',
+            "incomplete: there is no x and no y; it has data: name a field within as in ?x=a.b",
+        ),
         (b"not json", "unreadable: the text is no JSON from character 1 on: 'not json'"),
         (b'{"x": 1 "y": 0}', "unreadable: the text is no JSON from character 9 on: '\"y\": 0}'"),
         (b'{"\xff', "unreadable: the text is no JSON from character 1 on: '{\"\ufffd'"),

@@ -77,6 +77,22 @@ def streaming(
     return run_virtually(main())
 
 
+def test_a_device_says_that_no_samples_come(caplog: pytest.LogCaptureFixture) -> None:
+    """After half a minute, and then at growing intervals."""
+
+    async def late() -> AsyncGenerator[StreamChunk, None]:
+        yield chunk(0, 3)
+        await asyncio.sleep(500)
+        yield chunk(3, 100)
+
+    assert streaming(late, lambda batches: batches.ready()) is None
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.partition(":")[0] for line in said] == [f"no batch for {n} s" for n in (30, 150)]
+    assert said[0].endswith(
+        ": 3 of 8 samples (client.batch_min) have come; does anything send to client.data?"
+    )
+
+
 @pytest.mark.parametrize(("rate", "size"), [(3, 8), (38, 38), (300, 300), (2000, 1024)])
 def test_a_batch_is_what_a_second_brings(rate: int, size: int) -> None:
     async def use(batches: StreamBatches) -> int:

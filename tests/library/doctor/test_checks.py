@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.doctor import files, machine
+from edgeflock.doctor import checks, files, machine
 from edgeflock.doctor.connection import Answer, check_answer
 from edgeflock.doctor.finding import CheckResult
 from edgeflock.doctor.machine import check_package
 from edgeflock.server.identity import own_certificate
+from edgeflock.shared.settings.client import ClientSettings
 
 GIB = 1 << 30
 
@@ -94,6 +95,22 @@ def test_a_package(code: int, last: str, state: str, says: str) -> None:
 def test_a_package_that_is_there_and_one_that_is_not() -> None:
     assert check_package("msgpack", "").state == "ok"
     assert_finding(check_package("no_such_module", "pip install it"), "bad", "pip install it")
+
+
+@pytest.mark.parametrize(
+    ("uri", "state", "says"),
+    [
+        ("mqtt://127.0.0.1:1/sensors", "ok", "which was not opened; its URI is right"),
+        ("mqtt://127.0.0.1:1", "bad", "mqtt://"),
+        ("kafka://pi@127.0.0.1:1/topic", "bad", "a user and a password go together"),
+        ("http:///now", "bad", "there is no host"),
+        ("mqtt://127.0.0.1:1/sensors?sesion=pi", "bad", "sesion"),
+    ],
+)
+def test_the_address_of_a_stream(uri: str, state: str, says: str) -> None:
+    entries = checks._check_data(ClientSettings(data=uri))
+    assert_finding(entries, state)
+    assert says in entries.said
 
 
 def test_who_can_read_a_credential(tmp_path: Path) -> None:

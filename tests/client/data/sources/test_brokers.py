@@ -133,6 +133,7 @@ async def test_an_mqtt_broker_may_come_late(tmp_path: Path, caplog: pytest.LogCa
     async with consuming(f"mqtt://127.0.0.1:{broker.port}/sensors/one") as consumer:
         while caplog.text.count("trying again") < 3:
             await asyncio.sleep(0.01)
+        assert f"nothing listens at mqtt://127.0.0.1:{broker.port}/sensors/one" in caplog.text
         async with broker:
             await heard(consumer, broker.port)
 
@@ -216,6 +217,7 @@ async def test_a_wrong_password_is_told_and_tried_again(
         while caplog.text.count("trying again") < 2:
             await asyncio.sleep(0.01)
     assert "ot authori" in caplog.text
+    assert "; correct user and password: mqtt://USER@HOST/TOPIC?password_file=PATH" in caplog.text
     assert "wrong" not in caplog.text
     caplog.clear()  # it holds the error, which holds the socket
     gc.collect()
@@ -316,6 +318,7 @@ async def test_a_kafka_broker_may_come_late(caplog: pytest.LogCaptureFixture) ->
         async with consuming(f"kafka://{cluster.address}/power?from=earliest") as consumer:
             while caplog.text.count("trying again") < 3:
                 await asyncio.sleep(0.01)
+            assert "no Kafka broker answers: start it, or correct the address" in caplog.text
             cluster.up()
             await consumer.until(lambda: len(consumer.got) >= 5)
 

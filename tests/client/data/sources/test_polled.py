@@ -149,10 +149,12 @@ async def test_a_server_that_is_away_or_fails_is_tried_again(caplog: pytest.LogC
         assert await first(uri, 1) == [1]
     assert caplog.text.count("trying again") == 2
     assert "secret" not in caplog.text
+    assert "/now answers 404: correct the path; trying again" in caplog.text
     source = open_source(uri)
     waiting = asyncio.ensure_future(anext(source))
     while caplog.text.count("trying again") < 5:
         await asyncio.sleep(0.01)
+    assert f"nothing listens at http:{place}/now" in caplog.text
     waiting.cancel()
     await asyncio.wait([waiting])
 
