@@ -17,7 +17,7 @@ import msgpack
 from edgeflock.server.database import SqliteDatabase, map_sqlite_errors
 from edgeflock.server.ledger.records import evaluation_from_row
 from edgeflock.server.ledger.stores.chain import COVERED
-from edgeflock.server.ledger.stores.migrations import schema_of
+from edgeflock.server.ledger.stores.schema import schema_of
 from edgeflock.server.monitoring.evaluation import has_diverged
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged

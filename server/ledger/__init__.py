@@ -1,4 +1,4 @@
-"""Durable state: the journal, its schemas, and the recovery of an engine from it, bit for bit.
+"""Durable state: the journal, its schema, and the recovery of an engine from it, bit for bit.
 
 `claim_run` holds a run's directory for one process. `open_engine` is the one way to make an engine of a
 journal. `Journal` implements the engine's log (engine/log.py). What changes theta is in the journal, or is a

@@ -32,7 +32,7 @@ from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.repairing import repair
 from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES, schema_of
+from edgeflock.server.ledger.stores.schema import TABLES, schema_of
 from edgeflock.server.ledger.verifying import verify
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
@@ -67,6 +67,8 @@ def back_up(directory: str | Path, file: str | Path) -> BackupReport:
         )
     if file.exists():
         raise ConfigError(f"{file}: there is such a file already; name another")
+    with closing(SqliteDatabase(directory / FILE, read_only=True)) as db:
+        schema_of(db)  # its error names this file, not the copy that is verified
     try:
         with tempfile.TemporaryDirectory(dir=file.absolute().parent, prefix=".edgeflock-backup-") as scratch:
             copies = Path(scratch)
@@ -94,9 +96,9 @@ def back_up(directory: str | Path, file: str | Path) -> BackupReport:
 def restore(file: str | Path, directory: str | Path, *, same_run: bool = False) -> BackupReport:
     """Unpack a backup into `directory`, which must be empty or absent.
 
-    With `same_run` devices continue as before; otherwise the run gets a new name. An older schema is
-    migrated. Raises ConfigError if `file` is no backup or the directory is not empty, JournalDamaged if the
-    backup's journal is damaged. After an error nothing is left behind.
+    With `same_run` devices continue as before; otherwise the run gets a new name. Raises ConfigError if
+    `file` is no backup or the directory is not empty, JournalDamaged if the backup's journal is damaged.
+    After an error nothing is left behind.
     """
     file, directory = Path(file), Path(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -106,8 +108,10 @@ def restore(file: str | Path, directory: str | Path, *, same_run: bool = False) 
         directory.mkdir(0o700, parents=True, exist_ok=True)
         try:
             names = _unpack(file, directory)
-            _migrate(directory / FILE)
-            report = verify(directory / FILE)
+            try:
+                report = verify(directory / FILE)
+            except ConfigError as error:
+                raise ConfigError(f"{file}: {error}") from error
             if report.damage:
                 raise JournalDamaged(
                     f"{file}: its journal is damaged: {report.damage[0]}; try an older backup"
@@ -125,14 +129,6 @@ def restore(file: str | Path, directory: str | Path, *, same_run: bool = False) 
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file} cannot be restored into {directory}: {error}") from error
     return BackupReport(run, report.version, names)
-
-
-def _migrate(path: Path) -> None:
-    """Migrate a journal of an earlier version's schema."""
-    with closing(SqliteDatabase(path, read_only=True)) as db:
-        older = 0 < schema_of(db) < SCHEMA
-    if older:
-        Journal(path).close()
 
 
 def _copy(directory: Path, copies: Path) -> tuple[str, ...]:

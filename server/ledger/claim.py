@@ -23,8 +23,8 @@ from edgeflock.server.ledger.contents import Contents
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import ReplayedJournal, follow, open_engine
 from edgeflock.server.ledger.stores.examination import examine
-from edgeflock.server.ledger.stores.migrations import schema_of
 from edgeflock.server.ledger.stores.postgres import PostgresStore
+from edgeflock.server.ledger.stores.schema import schema_of
 from edgeflock.server.shards import open_place
 from edgeflock.shared.errors import ConfigError, EdgeflockError, InUse, JournalDamaged
 from edgeflock.shared.files import write_atomically

@@ -23,7 +23,7 @@ from edgeflock.server.ledger.records import (
 )
 from edgeflock.server.ledger.stores.chain import COVERED, missing_update, vector_sum, walk
 from edgeflock.server.ledger.stores.examination import Examination
-from edgeflock.server.ledger.stores.migrations import TABLES
+from edgeflock.server.ledger.stores.schema import TABLES
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout

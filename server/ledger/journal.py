@@ -36,8 +36,8 @@ from edgeflock.server.ledger.stores.chain import (
     vector_sum,
 )
 from edgeflock.server.ledger.stores.mark import Head
-from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES
 from edgeflock.server.ledger.stores.postgres import PostgresStore
+from edgeflock.server.ledger.stores.schema import SCHEMA, TABLES
 from edgeflock.server.ledger.stores.sqlite import SqliteStore
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout

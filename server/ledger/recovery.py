@@ -351,13 +351,14 @@ def decode_update(journaled: JournaledUpdate, layout: Layout) -> tuple[Update, S
     update = wire.decode(journaled.frame)
     if not isinstance(update, Update):
         raise UnexpectedRecord(f"it is a {type(update).__name__}")
-    # Schema 3 and older took updates of no samples, which count only as one.
     step = admit(
-        replace(update, samples=update.samples or 1),
+        update,
         layout,
         oldest=0,
         version=journaled.version - 1,
         samples=1 << 62,
         expansion_bytes=1 << 62,
+        min_samples=0,
+        time=journaled.time,
     )
-    return update, replace(step, samples=update.samples, time=journaled.time).scaled(journaled.share)
+    return update, step.scaled(journaled.share)

@@ -17,7 +17,7 @@ from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.stores import mark
 from edgeflock.server.ledger.stores.examination import Examination, examine, seal
-from edgeflock.server.ledger.stores.migrations import SCHEMA, TABLES, schema_of
+from edgeflock.server.ledger.stores.schema import SCHEMA, TABLES, schema_of
 from edgeflock.server.ledger.verifying import VerifyReport, check
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
@@ -51,8 +51,8 @@ def repair(path: Path, version: int, now: float) -> RepairReport:
         _remove(fresh)
         marked = mark.read(path)
         with closing(SqliteDatabase(path, read_only=True)) as db:
-            if schema_of(db) != SCHEMA:
-                raise ConfigError(f"{path} holds no run of schema {SCHEMA}, so nothing can be repaired")
+            if not schema_of(db):
+                raise ConfigError(f"{path} holds no run, so nothing can be repaired")
             report, found = check(db, marked)
             _check_version(path, report, version)
             run = _copy(db, found, report, version, fresh, now)

@@ -13,7 +13,7 @@ from edgeflock.server.ledger.recovery import decode_update
 from edgeflock.server.ledger.stores import mark
 from edgeflock.server.ledger.stores.chain import COVERED, Facts, vector_sum, walk
 from edgeflock.server.ledger.stores.examination import Examination, compare, examine, sqlite_error
-from edgeflock.server.ledger.stores.migrations import SCHEMA, schema_of
+from edgeflock.server.ledger.stores.schema import schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused
 from edgeflock.shared.model.layout import Layout
 
@@ -49,12 +49,8 @@ def verify(place: Path | str) -> VerifyReport:
     marked = None if path is None else mark.read(path)  # before the journal, which may grow meanwhile
     try:
         with closing(open_reader(place)) as db:
-            if (schema := schema_of(db)) != SCHEMA:
-                raise ConfigError(
-                    f"{db.path} is of schema {schema}, and only {SCHEMA} is verified; its server migrates it"
-                    if schema
-                    else f"{db.path} holds no run; name the journal of a server that has run"
-                )
+            if not schema_of(db):
+                raise ConfigError(f"{db.path} holds no run; name the journal of a server that has run")
             return check(db, marked)[0]
     except (JournalLost, sqlite3.Error) as error:
         raise ConfigError(f"{place if path else 'it'} cannot be read: {error}") from error

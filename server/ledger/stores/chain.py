@@ -50,7 +50,7 @@ frame_sum = crc32
 def update_sum(previous: int, facts: Facts) -> int:
     """The chain at the version that an update made, from the chain `previous` it.
 
-    A share of 1 and a missing reason are left out, since older schemas have neither.
+    A share of 1 and a missing reason are left out.
     """
     version, device, sequence, time, loss, samples, share, judged, frame = facts
     try:
@@ -66,7 +66,7 @@ def update_sum(previous: int, facts: Facts) -> int:
 def row_sum(previous: int, row: Iterable[object]) -> int:
     """The chain of a table after a row, as the database returns it.
 
-    An empty text at its end is left out: older schemas lack the last column of meta, regimes, evaluations.
+    An empty text at its end is left out.
     """
     try:
         values = list(row)

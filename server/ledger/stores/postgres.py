@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from edgeflock.server.database import JournalLost, Lease, PostgresDatabase
 from edgeflock.server.ledger.stores.examination import Examination, examine
-from edgeflock.server.ledger.stores.migrations import schema_of
+from edgeflock.server.ledger.stores.schema import schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 

@@ -1,12 +1,12 @@
-"""A journal in a SQLite file: its examination, its mark, its migration."""
+"""A journal in a SQLite file: its examination and its mark."""
 
 from contextlib import closing
 from pathlib import Path
 
-from edgeflock.server.database import SqliteDatabase, map_sqlite_errors
+from edgeflock.server.database import SqliteDatabase
 from edgeflock.server.ledger.stores import mark
 from edgeflock.server.ledger.stores.examination import Examination, compare, examine
-from edgeflock.server.ledger.stores.migrations import SCHEMA, migrate, schema_of
+from edgeflock.server.ledger.stores.schema import schema_of
 from edgeflock.shared.errors import JournalDamaged
 
 
@@ -14,29 +14,20 @@ class SqliteStore(SqliteDatabase):
     """The journal in the file at a path, or in memory (":memory:")."""
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
-        """Open or set up the file, and migrate it if an older version wrote it.
+        """Open or set up the file. Raises as `schema_of`.
 
-        Without `durable` a commit does not wait for the disk. Raises JournalDamaged, and JournalTooNew if a
-        newer version of the software wrote the file.
+        Without `durable` a commit does not wait for the disk.
         """
         self._durable, self._is_on_disk = durable, str(path) != ":memory:"
         self._mark: mark.ProgressFile | None = None
         self.examination = _examine(path) if self._is_on_disk else Examination()
         super().__init__(path, durable=durable)
         try:
-            with map_sqlite_errors(path):
-                migrate(self, before_commit=self._examine_migrated)
             if self.examination.heads:
                 self._open_mark()
         except BaseException:
             self.close()
             raise
-
-    def _examine_migrated(self) -> None:
-        """Raises JournalDamaged before the migration commits, so that the file stays as it is."""
-        self.examination = examine(self)
-        if self.examination.damage:
-            raise JournalDamaged(f"{self.path}: {self.examination.damage[0]}")
 
     def _open_mark(self) -> None:
         """Open the mark before the commit that it has to note."""
@@ -59,12 +50,11 @@ class SqliteStore(SqliteDatabase):
 
 
 def _examine(path: Path) -> Examination:
-    """Examine the small tables if the file has this schema. Raises JournalDamaged."""
+    """Examine the small tables if the file holds a run. Raises as `schema_of`."""
     schema, found, marked = 0, Examination(), mark.read(path)
     if path.exists():
         with closing(SqliteDatabase(path, read_only=True)) as db:
-            schema = schema_of(db)
-            if schema == SCHEMA:
+            if schema := schema_of(db):
                 found = examine(db)
                 compare(db, found, marked)
     if not schema and marked is not None and (version := marked["updates"].row):

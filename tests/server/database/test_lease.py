@@ -12,8 +12,8 @@ from edgeflock.server.database import UNREACHABLE, JournalLost, Lease, Unreachab
 from edgeflock.server.hosting.standby import Standby
 from edgeflock.server.ledger.claim import open_journal
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.stores.migrations import TABLES
 from edgeflock.server.ledger.stores.postgres import PostgresStore
+from edgeflock.server.ledger.stores.schema import TABLES
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
 from tests.ports import lasting

@@ -15,6 +15,7 @@ from edgeflock.server.ledger.claim import open_journal
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.records import Adjustment, DeviceTotals, JournaledUpdate, RegimeStart, RunRecord
 from edgeflock.server.ledger.recovery import recover, replay
+from edgeflock.server.ledger.stores.schema import SCHEMA
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Receipt
@@ -220,6 +221,21 @@ def test_damage_is_found(postgres: Cluster, statement: str, told: str) -> None:
     except JournalDamaged as damage:
         found = [str(damage)]
     assert any(told in text for text in found), found
+
+
+def test_an_older_journal_is_refused_and_left_alone(postgres: Cluster) -> None:
+    url = postgres.fresh()
+    with closing(open_journal(url, LEASE)) as journal:
+        journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
+    search_path = f"SET search_path = {url.rpartition('%3D')[2]}"
+    postgres.execute(f"{search_path}; UPDATE lease SET schema = {SCHEMA - 1}")
+    told = f"has journal schema {SCHEMA - 1} and this Edgeflock reads {SCHEMA} only; open it with .* wrote it"
+    with pytest.raises(ConfigError, match=told):
+        open_journal(url, LEASE)
+    with pytest.raises(ConfigError, match=told):
+        verify(url)
+    postgres.execute(f"{search_path}; UPDATE lease SET schema = {SCHEMA}")
+    assert verify(url).damage == []
 
 
 def test_no_database_no_run() -> None:
