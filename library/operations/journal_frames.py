@@ -19,7 +19,6 @@ from edgeflock.server.ledger.records import evaluation_from_row
 from edgeflock.server.ledger.stores.chain import COVERED
 from edgeflock.server.ledger.stores.schema import schema_of
 from edgeflock.server.monitoring.evaluation import has_diverged
-from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.frames import (
@@ -45,15 +44,6 @@ _SMOOTHING = 0.05
 """The weight of an update's loss in the average."""
 _FRAMING = 8
 """Bytes of an update's WebSocket frame: header and mask (RFC 6455, section 5.2)."""
-
-_COUNT_FIRST = 7
-"""The first schema in which an update's count comes before its index mode."""
-
-
-_METRICS_FIRST = 11
-"""The first schema in which evaluations have metrics."""
-
-_WITHOUT_METRICS = "version, time, loss, accuracy, ingress, egress, ''"
 
 
 def _first_row(number: int, name: str) -> DeviceRow:
@@ -111,31 +101,28 @@ class _Totals:
 def journal_frames(path: Path, limit: int = MAX_FRAMES) -> Iterator[Frame]:
     """Yield at most about `limit` frames, at least a second apart.
 
-    The journal is only read, and not migrated. Its server may be running. The columns that are read here are
-    the same since schema 1. Exceptions are those that `_regimes` finds by name, `_COUNT_FIRST` and
-    `_METRICS_FIRST`.
-    Raises ConfigError if `path` cannot be read or holds no update, JournalDamaged if it is no journal,
-    JournalTooNew.
+    The journal is only read. Its server may be running. Raises ConfigError if `path` cannot be read, is of an
+    earlier schema or holds no update, JournalDamaged if it is no journal, JournalTooNew.
     """
     try:
         with closing(SqliteDatabase(path, read_only=True)) as db, map_sqlite_errors(path):
-            if not (schema := schema_of(db)):
+            if not schema_of(db):
                 raise ConfigError(f"{path} holds no run yet")
-            yield from _frames(db.connection, schema, path, limit)
+            yield from _frames(db.connection, path, limit)
     except sqlite3.Error as error:
         raise ConfigError(f"{path} cannot be read as a run's journal: {error}") from error
 
 
-def _frames(db: sqlite3.Connection, schema: int, path: Path, limit: int) -> Iterator[Frame]:
+def _frames(db: sqlite3.Connection, path: Path, limit: int) -> Iterator[Frame]:
     identity, model, packed = db.execute("SELECT run, model, layout FROM meta").fetchone()
     layout = Layout.from_shapes(msgpack.unpackb(packed))
     first, last, total = db.execute("SELECT min(time), max(time), max(version) FROM updates").fetchone()
     if total is None:
         raise ConfigError(f"{path} holds no update yet")
-    columns = COVERED["evaluations"] if schema >= _METRICS_FIRST else _WITHOUT_METRICS
+    evaluated_rows = db.execute(f"SELECT {COVERED['evaluations']} FROM evaluations ORDER BY rowid")
     evaluations = deque(
         one._replace(loss=finite_or_none(one.loss), accuracy=finite_or_none(one.accuracy))
-        for one in map(evaluation_from_row, db.execute(f"SELECT {columns} FROM evaluations ORDER BY rowid"))
+        for one in map(evaluation_from_row, evaluated_rows)
     )
     began = min([first, *(evaluation.time for evaluation in evaluations)])
     every = max(1.0, (max(last, *(e.time for e in evaluations), began) - began) / limit)
@@ -143,7 +130,7 @@ def _frames(db: sqlite3.Connection, schema: int, path: Path, limit: int) -> Iter
     regimes = _regimes(db)
     devices: dict[int, DeviceRow] = {}
     tally = _Totals(layout.size, first)
-    whole = sparse.DENSE if schema < _COUNT_FIRST else layout.parameters.size
+    whole = layout.parameters.size
     config = {"regimes": {f"from version {version}": text for version, text in regimes.items()}}
     run = RunFacts(identity, model, layout.parameters.size, layout.size, 0, config)
     yield Snapshot(began, run, "viewer", (), tally.overview(began, devices, "training"), (), ())
@@ -223,8 +210,8 @@ def _count(
         tally.loss = loss if tally.loss is None else tally.loss + _SMOOTHING * (loss - tally.loss)
     staleness, selected = device.staleness, False
     if head:
-        base, kind = _base(head)
-        staleness, selected = max(0, version - 1 - base), kind != whole
+        base, count = _base(head)
+        staleness, selected = max(0, version - 1 - base), count != whole
         tally.bins[staleness_bin(staleness)] += 1
         tally.compressed += selected
     return device._replace(
@@ -240,24 +227,19 @@ def _count(
 
 
 def _base(head: bytes) -> tuple[int, int]:
-    """Return (base, count) of an Update, from the first bytes of [tag, sequence, base, count, ...].
-
-    Before schema 7, the index mode is in the place of the count.
-    """
+    """Return (base, count) of an Update, from the first bytes of [tag, sequence, base, count, ...]."""
     unpacker = msgpack.Unpacker()
     unpacker.feed(head)
     unpacker.read_array_header()
-    _, _, base, kind = (unpacker.unpack() for _ in range(4))
-    return int(base), int(kind)
+    _, _, base, count = (unpacker.unpack() for _ in range(4))
+    return int(base), int(count)
 
 
 def _regimes(db: sqlite3.Connection) -> dict[int, str]:
     """Return version -> the change in how updates count."""
-    cursor = db.execute("SELECT * FROM regimes ORDER BY rowid")
+    cursor = db.execute(f"SELECT {COVERED['regimes'].replace('kind, ', '')} FROM regimes ORDER BY rowid")
     columns = [column[0] for column in cursor.description]
     rows = [dict(zip(columns, row, strict=True)) for row in cursor]
-    for row in rows:
-        row.pop("kind", None), row.pop("chain", None)
     changes = (
         {rows[0]["version"]: ", ".join(f"{k} {v}" for k, v in rows[0].items() if k != "version")}
         if rows

@@ -264,7 +264,7 @@ def _state(device: dict[str, Any]) -> str | Text:
         return Text(plain(text[:_MAX_STATE]))
     if not device["connected"]:
         return _away_state(device)
-    return str(device.get("state", "connected"))  # a server of an older version has none
+    return str(device["state"])
 
 
 _COLUMNS: dict[str, Column] = {

@@ -45,9 +45,6 @@ from edgeflock.shared.protocol.schema import (
 _MIN_CONTAINERS, _ROW = 1 << 12, 16
 """The most lists and maps of a short frame, and the bytes per further one of a longer frame."""
 
-_FIRST_COLUMNS = COLUMNS.index("labels")
-"""The columns of Edgeflock 0.1."""
-
 Record = TypeVar("Record")
 
 
@@ -76,7 +73,7 @@ def decode(octets: bytes) -> Frame:
     kind = entries.pop("type", None) if type(entries) is dict else None
     if kind == "snapshot":
         columns = entries.pop("columns", None)
-        if columns not in (list(COLUMNS), list(COLUMNS[:_FIRST_COLUMNS])):
+        if columns != list(COLUMNS):
             raise Malformed(f"devices have columns {columns!r:.200}; this monitor knows {', '.join(COLUMNS)}")
         return _snapshot(entries, "snapshot")
     if kind == "delta":
@@ -92,13 +89,9 @@ def device_history(document: object) -> tuple[DeviceRow, tuple[Point, ...]]:
     if type(document) is not dict or document.keys() != {"device", "history"}:
         raise Malformed("a device's history is an object of device and history")
     device = document["device"]
-    if (
-        type(device) is not dict
-        or device.keys() - set(COLUMNS)
-        or set(COLUMNS[:_FIRST_COLUMNS]) - device.keys()
-    ):
+    if type(device) is not dict or device.keys() != set(COLUMNS):
         raise Malformed(f"device has the keys {', '.join(COLUMNS)}")
-    (row,) = _rows([[device.get(name) for name in COLUMNS]], "device")
+    (row,) = _rows([[device[name] for name in COLUMNS]], "device")
     return row, _points(document["history"], "history")
 
 
@@ -137,13 +130,6 @@ def _shorten(evaluation: Evaluation) -> list[Any]:
     while not row[-1] and len(row) > _NUMBERS:
         del row[-1]
     return row
-
-
-def _rows(value: Any, name: str) -> tuple[DeviceRow, ...]:
-    """Rows of devices. Servers and recordings of Edgeflock 0.1 have the first columns only."""
-    if type(value) is list and all(type(row) is list and len(row) == _FIRST_COLUMNS for row in value):
-        value = [row + [None] * (len(COLUMNS) - _FIRST_COLUMNS) for row in value]
-    return _whole_rows(value, name)
 
 
 def _evaluations(value: Any, name: str) -> tuple[Evaluation, ...]:
@@ -196,7 +182,7 @@ def _row_for(kind: type[Row]) -> Check:
 _NUMBERS = Evaluation._fields.index("metrics")
 _evaluation_rows, _number = rows_for(Evaluation), check_for(float | None, {})
 
-_whole_rows, _points, _marks = rows_for(DeviceRow), rows_for(Point), rows_for(Mark)
+_rows, _points, _marks = rows_for(DeviceRow), rows_for(Point), rows_for(Mark)
 
 _CHECKS: dict[Any, Check] = {
     dict: _sections,

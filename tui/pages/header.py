@@ -58,7 +58,7 @@ def progress(state: MonitorState) -> tuple[float | None, float | None]:
     """
     overview, target = state.overview, state.run.updates_target
     config = state.run.config
-    seconds = float(config.get("end", config.get("run", {})).get("seconds") or 0.0)  # run: old recordings
+    seconds = float(config.get("end", {}).get("seconds") or 0.0)
     limits: list[tuple[float, float]] = []
     if target:
         rate = overview.updates_per_s

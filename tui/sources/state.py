@@ -75,7 +75,6 @@ class Moment(NamedTuple):
     loss: float | None
     reduction: float | None
     reduction_both_ways: float | None = None
-    """None also in recordings that were made before this field existed."""
 
 
 @dataclass(frozen=True, slots=True)

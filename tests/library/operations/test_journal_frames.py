@@ -19,7 +19,7 @@ from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.numbers import RunTraffic
 from edgeflock.shared.protocol import feed, wire
-from edgeflock.shared.protocol.frames import COLUMNS, Evaluation, Frame
+from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Update
 from edgeflock.shared.settings.config import parse
 from edgeflock.tui.sources.replay import Recording
@@ -217,25 +217,13 @@ def test_a_journal_of_older_code_is_shown_and_left_as_it_is(tmp_path: Path) -> N
     assert path.read_bytes() == octets
 
 
-def encoded_as_then(frame: Frame) -> bytes:
-    """The frame without the columns that devices have got since."""
-    first = COLUMNS.index("labels")
-    assert all(value is None for row in frame.devices for value in row[first:])
-    entries = msgpack.unpackb(feed.encode(frame))
-    entries["devices"] = [row[:first] for row in entries["devices"]]
-    if "columns" in entries:
-        entries["columns"] = entries["columns"][:first]
-    octets: bytes = msgpack.packb(entries)
-    return octets
-
-
 def digests(recording: Recording) -> dict[str, Any]:
-    """Of all frames as the feed encodes them, and of all that the screen of then knows after each."""
+    """Of all frames as the feed encodes them, and of all that the screen knows after each."""
     frames, states = sha256(), sha256()
     for number in range(len(recording)):
-        frames.update(encoded_as_then(recording.frame(number)))
+        frames.update(feed.encode(recording.frame(number)))
         state = recording.state(number)
-        states.update(encoded_as_then(snapshot(state)))
+        states.update(feed.encode(snapshot(state)))
         states.update(msgpack.packb([list(moment) for moment in state.trend]))
     times = sha256(msgpack.packb(recording.times)).hexdigest()
     return {

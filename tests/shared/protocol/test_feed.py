@@ -209,6 +209,8 @@ def test_other_columns_are_refused() -> None:
     assert entries["columns"] == list(COLUMNS)
     with pytest.raises(Malformed, match="columns"):
         feed.decode(msgpack.packb(entries | {"columns": [*COLUMNS[1:], COLUMNS[0]]}))
+    with pytest.raises(Malformed, match="columns"):
+        feed.decode(msgpack.packb(entries | {"columns": COLUMNS[:-2]}))
     with pytest.raises(Malformed, match="snapshot.run.config"):
         feed.decode(feed.encode(replace(snapshot, run=replace(run, config={"port": 8470}))))
 
@@ -227,6 +229,7 @@ def test_a_device_and_its_history_are_read_from_json() -> None:
         PI,
         (Point(1e9, 0.5, 2, 900), Point(1e9 + 1, None, None, 990)),
     )
-    for wrong in ({}, {"device": device}, {"device": {"id": 1}, "history": []}):
+    missing = {name: value for name, value in device.items() if name != COLUMNS[-1]}
+    for wrong in ({}, {"device": device}, *({"device": one, "history": []} for one in ({"id": 1}, missing))):
         with pytest.raises(Malformed):
             feed.device_history(wrong)

@@ -22,13 +22,6 @@ def ending(
     return replace(made, run=run, overview=overview)
 
 
-def test_a_recording_of_an_earlier_version_has_the_end_of_its_run_in_another_section() -> None:
-    made = ending(0, 0, past=60)
-    others = {name: keys for name, keys in made.run.config.items() if name != "end"}
-    old = replace(made, run=replace(made.run, config={**others, "run": dict(seconds=600.0)}))
-    assert progress(old) == progress(ending(0, 600, past=60)) == (540.0, 0.1)
-
-
 @pytest.mark.parametrize(
     ("run", "told"),
     [
