@@ -78,14 +78,12 @@ def _admit_with_statistics(update: Update, layout: Layout, time: float) -> Step:
     statistics = values.decode_statistics(octets)
     if not np.isfinite(statistics).all():
         raise NonFinite("the running statistics hold NaN or infinity; check the data")
+    check_statistics(statistics, layout)
     return replace(step, statistics=statistics)
 
 
 def check_statistics(statistics: NDArray[np.float32], layout: Layout) -> None:
-    """Raise BadStatistics if a running variance in `statistics`, of [B], is below 0.
-
-    A replay does not call this: earlier versions admitted such updates.
-    """
+    """Raise BadStatistics if a running variance in `statistics`, of [B], is below 0."""
     wrong = (statistics < 0) & layout.variances
     if not wrong.any():
         return

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgeflock.server.coordination import Apply, Coordinator, Gate, Push
 from edgeflock.server.defence import Decision, DefenceGuard, Trusted
 from edgeflock.server.descent import Gathered, Parameters, Step
-from edgeflock.server.engine.admission import Gatekeeper, admit, check_statistics
+from edgeflock.server.engine.admission import Gatekeeper, admit
 from edgeflock.server.engine.judging import Criteria, EvaluationJudge, RunLifecycle
 from edgeflock.server.engine.labels import FleetLabels
 from edgeflock.server.engine.limits import EngineLimits
@@ -268,8 +268,6 @@ class Engine:
             expansion_bytes=self._limits.expansion_bytes,
             time=push.time,
         )
-        if step.statistics.size:
-            check_statistics(step.statistics, self.layout)
         step = parameters.limit(step)
         sent, decision = step, None
         if self.guard is not None:

@@ -185,7 +185,6 @@ def _with_statistics_as_parameters(update: Update, sent: SentModel, layout: Layo
     step = admit(
         update, layout, oldest=sent.base, version=sent.base, samples=update.samples, expansion_bytes=bound
     )
-    check_statistics(step.statistics, layout)
     parameters = layout.parameters.size
     delta = np.concatenate([step.delta, sent.theta[parameters:] - step.statistics])
     f32 = values.CODINGS["f32"].mode
