@@ -71,4 +71,4 @@ def show_device(server: str, token: str, name: str, *, as_json: bool) -> None:
         raise EdgeflockError(f"{server} has no feed; try --json")
     else:
         width, height = shutil.get_terminal_size((100, 40))
-        print(plain_text(device_page(state, row, points, {}, width, height)))
+        print(plain_text(device_page(state, row, points, width, height)))

@@ -6,7 +6,6 @@ from edgeflock.shared.protocol.frames import DeviceRow, Point
 from edgeflock.tui.pages.events import event_line
 from edgeflock.tui.pages.findings import device_findings
 from edgeflock.tui.pages.fleet import COLUMNS, STATES, ink
-from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.chart import Axis, Series, chart, duration_ceiling, fit_axis, label_width
@@ -18,15 +17,13 @@ _FACTS = 30
 
 
 def device_page(
-    state: MonitorState, row: DeviceRow, points: Sequence[Point], labels: Labels, width: int, height: int
+    state: MonitorState, row: DeviceRow, points: Sequence[Point], width: int, height: int
 ) -> list[Line]:
     """Return facts on the left, curves on the right, and the device's events below if there is room."""
     sign, state_ink = STATES[row.state]
     reason = row.paused_because or (row.why_left if row.state == "away" else None)
     status = f"{sign} {row.state}" + (f": {numbers.plain(reason)}" if reason else "")
     title: Line = [(numbers.plain(row.name), "strong"), ("  " + status, state_ink)]
-    if row.name in labels:
-        title.append(("  " + numbers.plain(labels[row.name]), "accent"))
     events = [event for event in state.events if event.device == row.name]
     event_rows = min(6, len(events)) if height >= 30 else 0
     findings = device_findings(state.overview.findings, row.name, state.time, width) if height >= 20 else []
@@ -43,9 +40,9 @@ def device_page(
 def _facts(state: MonitorState, row: DeviceRow, height: int) -> list[Line]:
     """Return the table's columns without those of the title, and the facts of this page only."""
     facts: list[tuple[str, str, Ink]] = [
-        (column.title, column.text(row, state, {}), ink(column, row))
+        (column.title, column.text(row, state), ink(column, row))
         for column in COLUMNS
-        if column.key not in ("name", "state", "label", "paused_because")
+        if column.key not in ("name", "state", "paused_because")
     ]
     facts += [
         ("samples", numbers.count(row.samples), "text"),

@@ -10,7 +10,6 @@ from typing import Any
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import query
-from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text import numbers
 from edgeflock.tui.text.lines import Align, Ink
@@ -21,10 +20,10 @@ class Column:
     key: str
     title: str
     width: int
-    value: Callable[[DeviceRow, Labels], Any]
+    value: Callable[[DeviceRow], Any]
     """Returns the key for sorting. None sorts last."""
-    text: Callable[[DeviceRow, MonitorState, Labels], str]
-    """(row, state of the run, labels) -> the text of the cell."""
+    text: Callable[[DeviceRow, MonitorState], str]
+    """(row, state of the run) -> the text of the cell."""
     description: str
     align: Align = "right"
 
@@ -65,8 +64,8 @@ def _column(
     field = query.KEYS[key]
     return Column(
         *(key, title, width),
-        lambda row, _: getattr(row, field),
-        lambda row, state, labels: form(getattr(row, field)),
+        lambda row: getattr(row, field),
+        lambda row, state: form(getattr(row, field)),
         *(description, align),
     )
 
@@ -84,8 +83,8 @@ COLUMNS: tuple[Column, ...] = (
         "name",
         "device",
         16,
-        lambda row, _: natural_key(row.name),
-        lambda row, state, labels: numbers.plain(row.name) + (" ↯" if row.undervoltage else ""),
+        lambda row: natural_key(row.name),
+        lambda row, state: numbers.plain(row.name) + (" ↯" if row.undervoltage else ""),
         "the device's name; ✕ ▲ ○: a finding names it; ↯: its voltage is too low",
         "left",
     ),
@@ -93,8 +92,8 @@ COLUMNS: tuple[Column, ...] = (
         "state",
         "state",
         10,
-        lambda row, _: row.state,
-        lambda row, state, labels: f"{STATES[row.state][0]} {row.state}",
+        lambda row: row.state,
+        lambda row, state: f"{STATES[row.state][0]} {row.state}",
         "training, waiting (for its turn), idle (connected, but long silent), starved (idle without "
         "samples), paused or away",
         "left",
@@ -109,8 +108,8 @@ COLUMNS: tuple[Column, ...] = (
         "last_seen",
         "seen",
         4,
-        lambda row, _: row.last_seen,
-        lambda row, state, labels: numbers.age(None if row.last_seen is None else state.time - row.last_seen),
+        lambda row: row.last_seen,
+        lambda row, state: numbers.age(None if row.last_seen is None else state.time - row.last_seen),
         "time since its last message",
     ),
     _column("ingress", "in", 7, numbers.size, "bytes received from it"),
@@ -121,8 +120,8 @@ COLUMNS: tuple[Column, ...] = (
         "contribution",
         "part",
         5,
-        lambda row, _: row.updates,
-        lambda row, state, labels: numbers.percent(contribution(row, state)),
+        lambda row: row.updates,
+        lambda row, state: numbers.percent(contribution(row, state)),
         "its part of the updates in the model",
     ),
     _column("depth", "depth", 6, numbers.count, "samples that wait in its buffer"),
@@ -131,8 +130,8 @@ COLUMNS: tuple[Column, ...] = (
         "ram",
         "ram",
         9,
-        lambda row, _: row.ram,
-        lambda row, state, labels: numbers.memory(row.ram, row.memory),
+        lambda row: row.ram,
+        lambda row, state: numbers.memory(row.ram, row.memory),
         "used and total memory",
     ),
     _column("temperature", "temp", 4, _measure("{:.0f}°"), "Celsius"),
@@ -159,15 +158,6 @@ COLUMNS: tuple[Column, ...] = (
     ),
     _column("shards", "shards", 6, numbers.count, "data shards that it holds, in a run of tasks"),
     _column("repeated", "repeated", 8, numbers.count, "its results of shards that already had one"),
-    Column(
-        "label",
-        "label",
-        12,
-        lambda row, labels: labels.get(row.name),
-        lambda row, state, labels: numbers.plain(labels.get(row.name, numbers.NOTHING)),
-        "your label for it",
-        "left",
-    ),
     _column("paused_because", "paused because", 20, _optional_text, "who paused it, and why", "left"),
     _column("why_left", "left because", 20, _optional_text, "why its last session ended", "left"),
     _column("labels", "labels", 16, _optional_text, "labels of its owner and of operators", "left"),
@@ -181,20 +171,18 @@ def contribution(row: DeviceRow, state: MonitorState) -> float | None:
     return row.updates / state.overview.version if state.overview.version else None
 
 
-def select(state: MonitorState, view: View, labels: Labels) -> list[DeviceRow]:
+def select(state: MonitorState, view: View) -> list[DeviceRow]:
     """Return the devices to show, in order. Unknown values come last in both directions.
 
     Raises ConfigError if the query has an unknown key.
     """
     test = query.parse(view.query, state.time)
     rows = (
-        [row for row in state.devices.values() if test(row, labels)]
-        if view.query
-        else list(state.devices.values())
+        [row for row in state.devices.values() if test(row)] if view.query else list(state.devices.values())
     )
     value = BY_KEY[view.sort].value
-    known = [(key, row) for row in rows if (key := value(row, labels)) is not None]
-    unknown = [row for row in rows if value(row, labels) is None]
+    known = [(key, row) for row in rows if (key := value(row)) is not None]
+    unknown = [row for row in rows if value(row) is None]
     known.sort(key=lambda pair: (pair[0], pair[1].id), reverse=view.reverse)
     return [row for _, row in known] + unknown
 
@@ -219,13 +207,13 @@ def ink(column: Column, row: DeviceRow) -> Ink:
         return "bad"
     if column.key in ("class", "backend", "egress", "last_seen"):
         return "dim"
-    return "accent" if column.key in ("label", "paused_because") else "text"
+    return "accent" if column.key == "paused_because" else "text"
 
 
-def order_columns(rows: Sequence[DeviceRow], labels: Labels) -> list[Column]:
+def order_columns(rows: Sequence[DeviceRow]) -> list[Column]:
     """Return the columns after the name. Those with values of any device come first."""
     columns = COLUMNS[1:]
-    filled = [column for column in columns if any(column.value(row, labels) is not None for row in rows)]
+    filled = [column for column in columns if any(column.value(row) is not None for row in rows)]
     return filled + [column for column in columns if column not in filled]
 
 

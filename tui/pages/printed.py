@@ -25,9 +25,9 @@ def block(state: MonitorState, source: str, width: int) -> list[Line]:
 
     `source` is the name of the run, `width` is in cells.
     """
-    rows = fleet.select(state, fleet.View(), {})
-    columns = fleet.order_columns(rows, {})
-    shown = DeviceTable(rows, columns, fleet.View(), {}, Window(cursor=-1))
+    rows = fleet.select(state, fleet.View())
+    columns = fleet.order_columns(rows)
+    shown = DeviceTable(rows, columns, fleet.View(), Window(cursor=-1))
     table = fleet_page(state, shown, width, len(rows) + 2)
     events = [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
     top = header(state, LinkState("live"), Freshness(0.0), source, width)

@@ -4,18 +4,17 @@ Spaces separate terms, which must all match. `|` separates alternatives.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import DeviceRow
 
-Labels = Mapping[str, str]
-"""Device name -> the operator's label."""
-Test = Callable[[DeviceRow, Labels], bool]
+Test = Callable[[DeviceRow], bool]
 
 KEYS = {name.rstrip("_"): name for name in DeviceRow._fields}
 _ALIASES = {
     "device": "name",
+    "label": "labels",
     "stale": "staleness",
     "seen": "last_seen",
     "in": "ingress",
@@ -28,7 +27,7 @@ _ALIASES = {
     "stand": "standing",
     "version": "edgeflock",
 }
-"""Titles in the table that differ from the key of their column."""
+"""Other names of columns: most are their titles in the table."""
 _TERM = re.compile(r"(?P<key>~?[a-z_]+(?:/s)?)(?P<relation>>=|<=|[:=<>])(?P<value>.*)")
 _NUMBER = re.compile(r"(?P<number>[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?)(?P<unit>[a-z]*)")
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
@@ -50,30 +49,25 @@ def parse(query: str, now: float) -> Test:
         [_term(term, now) for term in alternative.split()] for alternative in query.lower().split("|")
     ]
     alternatives = [tests for tests in alternatives if tests] or [[]]
-    return lambda row, labels: any(all(test(row, labels) for test in tests) for tests in alternatives)
+    return lambda row: any(all(test(row) for test in tests) for tests in alternatives)
 
 
 def _term(term: str, now: float) -> Test:
     if term.startswith("!") and len(term) > 1:
         denied = _term(term[1:], now)
-        return lambda row, labels: not denied(row, labels)
+        return lambda row: not denied(row)
     match = _TERM.fullmatch(term)
     if match is None:
-        return lambda row, labels: (
-            any(term in str(getattr(row, key) or "").lower() for key in _TEXT_FIELDS)
-            or term in labels.get(row.name, "").lower()
-        )
+        return lambda row: any(term in _text(getattr(row, key)) for key in _TEXT_FIELDS)
     key, relation, value = _ALIASES.get(match["key"], match["key"]), match["relation"], match["value"]
-    if key == "label":
-        return lambda row, labels: value in labels.get(row.name, "").lower() or value in _text(row.labels)
     if key not in KEYS:
-        raise ConfigError(f"filter {term!r}: no column {key!r}; known are label, {', '.join(KEYS)}")
+        raise ConfigError(f"filter {term!r}: no column {key!r}; known are {', '.join(KEYS)}")
     field = KEYS[key]
     if relation in ("<", ">", "<=", ">="):
         return _comparison(term, field, relation, value, now)
     if relation == "=":
-        return lambda row, _: _text(getattr(row, field)) == value
-    return lambda row, _: value in _text(getattr(row, field))
+        return lambda row: _text(getattr(row, field)) == value
+    return lambda row: value in _text(getattr(row, field))
 
 
 def _comparison(term: str, field: str, relation: str, value: str, now: float) -> Test:
@@ -84,7 +78,7 @@ def _comparison(term: str, field: str, relation: str, value: str, now: float) ->
         raise ConfigError(f"filter {term!r}: {value!r} is not a number{with_units}")
     bound = float(number["number"]) * units.get(number["unit"], 1.0)
 
-    def test(row: DeviceRow, labels: Labels) -> bool:
+    def test(row: DeviceRow) -> bool:
         cell = getattr(row, field)
         if not isinstance(cell, int | float):
             return False

@@ -9,7 +9,6 @@ from rich.cells import cell_len
 from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages.findings import SIGNS, worst_finding
 from edgeflock.tui.pages.fleet import COLUMNS, STATES, Column, View, fit_columns, ink
-from edgeflock.tui.pages.query import Labels
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import Ink, Line, fit, justify, notice, page
 from edgeflock.tui.text.numbers import plain
@@ -38,7 +37,6 @@ class DeviceTable:
     columns: Sequence[Column]
     """The columns after the name, in order."""
     view: View
-    labels: Labels
     window: Window
     error: str | None = None
     """The filter's error."""
@@ -121,7 +119,7 @@ def _row(
     line: Line = [(mark, cell_ink("accent"))]
     finding = worst_finding(state.overview.findings, row.name)
     for column, size in chosen:
-        text, meaning = column.text(row, state, table.labels), ink(column, row)
+        text, meaning = column.text(row, state), ink(column, row)
         if column is COLUMNS[0] and finding is not None:
             sign, meaning = SIGNS[finding.severity]
             text = f"{sign} {text}"

@@ -55,19 +55,18 @@ class Top(App[None]):
     ]
 
     def __init__(self, sources: Sequence[Source], folder: Path | None = None) -> None:
-        """`folder` has top.toml and labels.toml. None: no file is read or written. Raises ConfigError."""
+        """`folder` has top.toml. None: no file is read. Raises ConfigError."""
         super().__init__()
         for theme in THEMES:
             self.register_theme(theme)
         self._preferences = preferences.Preferences()
         if folder is not None:
             self._preferences = preferences.load(folder / "top.toml", binding_ids(), self.available_themes)
-        self.book = preferences.LabelBook(folder / "labels.toml" if folder is not None else None)
         self.theme = self._preferences.theme
         self.palette = Palette()
         self.palette.set_theme(self.current_theme, plain=self.no_color)
         self.views = [
-            RunView(source, self.palette, self.book, self._preferences.columns, id=f"run-{number}")
+            RunView(source, self.palette, self._preferences.columns, id=f"run-{number}")
             for number, source in enumerate(sources)
         ]
         self.index = 0

@@ -1,4 +1,4 @@
-"""Dialogs that confirm an action or ask for a value, and the help. Two values change the screen only."""
+"""Dialogs that confirm an action or ask for a value, and the help."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -11,7 +11,6 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.sources import Source
 from edgeflock.tui.text.lines import Line, fit, join_blocks, plain_text
 
@@ -94,18 +93,6 @@ async def ask_position(app: App[Any], source: Source) -> None:
             app.notify(str(error), severity="error", markup=False)
 
 
-async def ask_label(app: App[Any], book: LabelBook, device: str) -> None:
-    """Ask for a device's label, and save it."""
-    message = f"A label for {device}, stored on this machine. Leave it empty to remove the label."
-    name = await app.push_screen_wait(TextPrompt("Label", message, book.labels.get(device, "")))
-    if name is None:
-        return
-    try:
-        book.set_label(device, name.strip())
-    except OSError as error:
-        app.notify(f"labels cannot be saved: {error}", severity="warning", markup=False)
-
-
 class Help(ModalScreen[None]):
     """The help: every key that is active now, as it is bound."""
 
@@ -145,7 +132,7 @@ def _two_columns(sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> l
 
 
 _QUERIES = """FILTERS
-pi               name, state, class, backend or label holds it
-state:paused     that column holds it, as class:jetson or label:roof
+pi               name, state, class, backend or labels hold it
+state:paused     that column holds it, as class:jetson or label:north
 loss>1.5         compares; = < <= >= too
 !class:laptop    not; and all terms must hold"""

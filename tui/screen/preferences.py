@@ -1,6 +1,5 @@
-"""An operator's preferences: theme, keys and labels, in TOML files."""
+"""An operator's preferences: theme, columns and keys, in a TOML file."""
 
-import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -8,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgeflock.shared.errors import ConfigError
-from edgeflock.shared.files import write_atomically
 from edgeflock.tui.pages import fleet
 
 _KEYS = ("theme", "columns", "keys")
@@ -64,41 +62,6 @@ def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferen
                 )
             used[key.strip()] = name
     return Preferences(theme, chosen, keys)
-
-
-class LabelBook:
-    """The operator's labels of devices, kept in a file."""
-
-    def __init__(self, path: Path | None) -> None:
-        """With None, no file is read or written. Raises ConfigError."""
-        self._path = path
-        self.labels: Mapping[str, str] = _load(path) if path is not None else {}
-        """Device -> label. A change makes a new mapping, so that a holder can notice it."""
-
-    def set_label(self, device: str, label: str) -> None:
-        """Set a device's label, or remove it if empty. Raises OSError if the file cannot be written."""
-        others = {name: text for name, text in self.labels.items() if name != device}
-        self.labels = others | {device: label} if label else others
-        if self._path is not None:
-            _save(self._path, self.labels)
-
-
-def _load(path: Path) -> dict[str, str]:
-    table = _read(path)
-    if not all(isinstance(label, str) for label in table.values()):
-        raise ConfigError(f'{path}: must hold lines such as "pi-3" = "kitchen"')
-    return {name: str(label) for name, label in table.items()}
-
-
-def _save(path: Path, labels: Mapping[str, str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = (f"{_toml_string(name)} = {_toml_string(label)}\n" for name, label in sorted(labels.items()))
-    write_atomically(path, "".join(lines).encode(), 0o666, durable=False)
-
-
-def _toml_string(text: str) -> str:
-    """Return a basic string of TOML. It is a JSON string with DEL escaped."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -16,10 +16,9 @@ from edgeflock.tui.pages.commands import ADMIN_VERBS, DEVICE_VERBS, USAGE, Comma
 from edgeflock.tui.pages.findings import strip
 from edgeflock.tui.pages.header import Page, header, menu
 from edgeflock.tui.screen import operator
-from edgeflock.tui.screen.dialogs import ask_label, ask_position
+from edgeflock.tui.screen.dialogs import ask_position
 from edgeflock.tui.screen.line_widget import Bar
 from edgeflock.tui.screen.palette import Palette
-from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.screen.table import FleetPage
 from edgeflock.tui.screen.widgets import (
     ConfigPage,
@@ -56,7 +55,6 @@ class RunView(Vertical):
         Binding("minus", "speed(0.5)", "Slower", id="slower"),
         Binding("plus,equals_sign", "speed(2.0)", "Faster", id="faster"),
         Binding("t", "seek", "Go to", id="seek", tooltip="Go to a time"),
-        Binding("n", "label", "Label", id="label", show=False, tooltip="Label the device"),
         Binding("p", "pause_device", "Pause", id="pause_device", tooltip="Pause or resume it"),
         Binding("D", "act('drop')", "Drop", id="drop_device", tooltip="Drop the device"),
         Binding("L", "act('rate')", "Rate", id="learning_rate", tooltip="The learning rate"),
@@ -69,18 +67,16 @@ class RunView(Vertical):
         self,
         source: Source,
         palette: Palette,
-        book: LabelBook,
         columns: Sequence[fleet.Column] = (),
         *,
         id: str,
     ) -> None:
         super().__init__(id=id)
         self.source = source
-        self._book = book
         self.page: Page = "overview"
         self._previous: Page = "fleet"
-        self.fleet = FleetPage(source, palette, book, columns, id="fleet")
-        self.device = DevicePage(source, palette, book, id="device")
+        self.fleet = FleetPage(source, palette, columns, id="fleet")
+        self.device = DevicePage(source, palette, id="device")
         self.pages: dict[Page, PageWidget] = {
             "overview": OverviewPage(source, palette, id="overview"),
             "fleet": self.fleet,
@@ -243,12 +239,6 @@ class RunView(Vertical):
         await ask_position(self.app, self.source)
         self.redraw()
 
-    @work(exclusive=True, group="dialog")
-    async def action_label(self) -> None:
-        if (row := self._device()) is not None:
-            await ask_label(self.app, self._book, row.name)
-            self.redraw()
-
     # Actions of an admin
 
     def _devices(self) -> Sequence[DeviceRow]:
@@ -273,8 +263,6 @@ class RunView(Vertical):
             return admin and self.page in ("fleet", "device")
         if action == "act":
             return admin
-        if action == "label":
-            return self.page in ("fleet", "device")
         if action in ("speed", "seek"):
             return replay
         if action == "filter":

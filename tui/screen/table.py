@@ -11,7 +11,6 @@ from edgeflock.shared.protocol.frames import DeviceRow
 from edgeflock.tui.pages import fleet
 from edgeflock.tui.pages.table import DeviceTable, Window, column_positions, fleet_page, name_width, scroll
 from edgeflock.tui.screen.palette import Palette
-from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.screen.widgets import PageWidget
 from edgeflock.tui.sources import Source
 from edgeflock.tui.sources.state import MonitorState
@@ -42,14 +41,12 @@ class FleetPage(PageWidget):
         self,
         source: Source,
         palette: Palette,
-        book: LabelBook,
         columns: Sequence[fleet.Column] = (),
         *,
         id: str,
     ) -> None:
         """`columns` are those after the name. None means all."""
         super().__init__(source, palette, id=id)
-        self._book = book
         self._wanted_columns = columns
         self.view = fleet.View()
         self.window = Window()
@@ -92,21 +89,20 @@ class FleetPage(PageWidget):
     def lines(self, state: MonitorState, width: int, height: int) -> list[Line]:
         self._select()
         marked = self._marks & state.devices.keys()
-        looks = (self.view, self._book.labels, self.window, self.error)
-        table = DeviceTable(self._rows, self._columns_after_name, *looks, marked)
+        table = DeviceTable(self._rows, self._columns_after_name, self.view, self.window, self.error, marked)
         return fleet_page(state, table, width, height)
 
     def _select(self) -> None:
         """Select the devices again if state or view have changed. The cursor follows its device."""
-        state, labels = self.state, self._book.labels
-        shown = (state, self.view, labels)
+        state = self.state
+        shown = (state, self.view)
         if state is None or shown == self._shown:
             return
         self._shown = shown
         try:
-            self._rows = fleet.select(state, self.view, labels)
+            self._rows = fleet.select(state, self.view)
             columns = [column for column in self._wanted_columns if column is not fleet.COLUMNS[0]]
-            self._columns_after_name = columns or fleet.order_columns(list(state.devices.values()), labels)
+            self._columns_after_name = columns or fleet.order_columns(list(state.devices.values()))
             self.error = None
         except ConfigError as error:
             self.error = str(error)

@@ -17,7 +17,6 @@ from edgeflock.tui.pages.header import placeholder
 from edgeflock.tui.pages.overview import overview
 from edgeflock.tui.screen.line_widget import LineWidget
 from edgeflock.tui.screen.palette import Palette
-from edgeflock.tui.screen.preferences import LabelBook
 from edgeflock.tui.sources import Source
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.sources.state_history import extend
@@ -202,9 +201,8 @@ class DevicePage(PageWidget):
             super().__init__()
             self.step = step
 
-    def __init__(self, source: Source, palette: Palette, book: LabelBook, *, id: str) -> None:
+    def __init__(self, source: Source, palette: Palette, *, id: str) -> None:
         super().__init__(source, palette, id=id)
-        self._book = book
         self.device: int | None = None
         self.points: tuple[Point, ...] = ()
 
@@ -228,7 +226,7 @@ class DevicePage(PageWidget):
         if (row := self.row) is None:
             return notice([[("this device is not in the run at this time", "dim")]], width, height)
         points = [point for point in self.points if point.time <= state.time + 1]
-        return device_page(state, row, points, self._book.labels, width, height)
+        return device_page(state, row, points, width, height)
 
     def action_neighbour(self, step: int) -> None:
         self.post_message(self.Neighbour(step))

@@ -64,7 +64,7 @@ def test_the_table_marks_the_devices_that_a_finding_names() -> None:
 def test_a_device_s_page_has_its_own_and_what_to_do() -> None:
     told = unwell(DISK, LABELS)
     row = next(row for row in told.devices.values() if row.name == "pi4-5")
-    lines = plain_text(device_page(told, row, (), {}, 100, 40))
+    lines = plain_text(device_page(told, row, (), 100, 40))
     assert "▲ disagrees pi4-5 its updates point away" in lines
     assert "look at its labels" in lines
     assert "nearly full" not in lines
@@ -74,7 +74,7 @@ def test_why_a_device_left_is_on_its_page() -> None:
     told = state(14, 60)
     row = next(row for row in told.devices.values() if row.state == "away")
     assert row.why_left is not None
-    assert f"away: {row.why_left}" in plain_text(device_page(told, row, (), {}, 100, 40))
+    assert f"away: {row.why_left}" in plain_text(device_page(told, row, (), 100, 40))
 
 
 def test_without_a_screen_all_are_there() -> None:

@@ -8,7 +8,6 @@ from edgeflock.tui.pages.fleet import BY_KEY, COLUMNS, Column, View, ink, natura
 from tests.tui.runs import state
 
 STATE = state(14, 60)
-LABELS = {"pi4-10": "kitchen roof"}
 
 
 def test_names_sort_as_people_count() -> None:
@@ -25,9 +24,9 @@ def test_names_sort_as_people_count() -> None:
 @pytest.mark.parametrize("by", COLUMNS, ids=lambda column: column.key)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_every_column_sorts_with_the_unknown_last(by: Column, reverse: bool) -> None:
-    rows = select(STATE, View(by.key, reverse), LABELS)
+    rows = select(STATE, View(by.key, reverse))
     assert len(rows) == 14
-    values = [by.value(row, LABELS) for row in rows]
+    values = [by.value(row) for row in rows]
     known = [value for value in values if value is not None]
     assert values[: len(known)] == known
     assert known == sorted(known, reverse=reverse)
@@ -36,12 +35,12 @@ def test_every_column_sorts_with_the_unknown_last(by: Column, reverse: bool) -> 
 def test_columns_that_nobody_fills_come_last() -> None:
     rows = list(STATE.devices.values())
     empty = [row._replace(rate=None, cpu=None) for row in rows]
-    order = [column.key for column in order_columns(empty, {})]
+    order = [column.key for column in order_columns(empty)]
     assert order.index("cpu") > order.index("drops")
     defended = ["clipped", "dropped", "standing"]
-    assert {"rate", "cpu", "label", *defended} == set(order[-6:])
+    assert {"rate", "cpu", *defended} == set(order[-5:])
     full = [row._replace(clipped=0, dropped=2, standing=-0.1) for row in rows]
-    assert [column.key for column in order_columns(full, LABELS)] == [column.key for column in COLUMNS[1:]]
+    assert [column.key for column in order_columns(full)] == [column.key for column in COLUMNS[1:]]
 
 
 def test_what_is_worth_a_look_stands_out() -> None:
@@ -55,5 +54,5 @@ def test_what_is_worth_a_look_stands_out() -> None:
 
 def test_equal_values_stay_in_the_order_of_the_devices() -> None:
     same = {n: row._replace(loss=0.5) for n, row in STATE.devices.items()}
-    rows = select(replace(STATE, devices=same), View("loss"), {})
+    rows = select(replace(STATE, devices=same), View("loss"))
     assert [row.id for row in rows] == list(range(1, 15))

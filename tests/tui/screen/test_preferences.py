@@ -1,40 +1,12 @@
-"""An operator's own keys, themes and labels."""
+"""An operator's own keys, columns and themes."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.tui.screen.app import Top, binding_ids
-from tests.tui.screen.monitor import asked, frozen, screen, shows, text, top, until
-
-
-@pytest.mark.slow
-async def test_labels_are_kept(tmp_path: Path) -> None:
-    async with screen(folder=tmp_path) as pilot:
-        await pilot.press("2", "n")
-        await asked(pilot, "A label for jetson-1")
-        await pilot.press(*"attic", "enter")
-        await pilot.press("slash", *"label:attic", "enter")
-        await shows(pilot, "1 of 14 devices")
-    assert (tmp_path / "labels.toml").read_text() == '"jetson-1" = "attic"\n'
-    async with screen(folder=tmp_path) as pilot:
-        assert top(pilot).book.labels == {"jetson-1": "attic"}
-        await pilot.press("2", "n")
-        await asked(pilot, "A label for jetson-1")
-        await pilot.press(*["backspace"] * 5, "enter")
-        await until(pilot, lambda: (tmp_path / "labels.toml").read_text() == "")
-
-
-async def test_labels_that_cannot_be_kept_are_told_and_hold_until_the_end(tmp_path: Path) -> None:
-    (tmp_path / f".labels.toml.{os.getpid()}").mkdir()  # where the file would be written
-    async with screen(folder=tmp_path) as pilot:
-        await pilot.press("2", "n")
-        await asked(pilot, "A label for jetson-1")
-        await pilot.press(*"attic", "enter")
-        await shows(pilot, "labels cannot be saved: ")
-        assert top(pilot).book.labels == {"jetson-1": "attic"}
+from tests.tui.screen.monitor import frozen, screen, shows, text, top, until
 
 
 async def test_keys_are_bound_anew(tmp_path: Path) -> None:
