@@ -37,13 +37,13 @@ def status(
 ) -> None:
     """Show how a server's run is doing: everything that `edgeflock top` shows."""
     server, secret = connection_of(url, token, token_file, set_)
-    from edgeflock.operations import text
-    from edgeflock.operations.status import show_status
+    from edgeflock.operations.status import show_status, watch_status
+    from edgeflock.operations.text import show_device
 
     if device is not None:
-        text.show_device(server, secret, device, as_json=json)
+        show_device(server, secret, device, as_json=json)
     elif watch:
-        text.watch(server, secret, interval, as_json=json)
+        watch_status(server, secret, interval, as_json=json, labels=label or ())
     else:
         show_status(server, secret, as_json=json, labels=label or ())
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from edgeflock.operations.runs import print_runs
 from edgeflock.operations.text import first_state
+from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused
 from edgeflock.shared.numbers import loss, size
 from edgeflock.shared.protocol.frames import PrivacySpent, worst_class
 from edgeflock.shared.protocol.shown import labels_text
@@ -49,8 +51,42 @@ def show_status(server: str, token: str, *, as_json: bool, labels: Iterable[str]
     if as_json:
         print(json.dumps(fields))
     else:
-        # A pipe gets one line for each device.
-        print_status(Console(width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH), fields)
+        print_status(_console(), fields)
+
+
+def watch_status(
+    server: str, token: str, interval: float, *, as_json: bool, labels: Iterable[str] = ()
+) -> None:
+    """Print the state as show_status does, every `interval` seconds, until an interrupt.
+
+    A server that is away is named once and asked again. It ends with a server whose run was over.
+    """
+    state, away = None, ""
+    while True:
+        try:
+            fields = with_labels(asyncio.run(status(server, token, feed=as_json)), labels)
+        except EdgeflockError as error:
+            if state in (None, "finished") or isinstance(error, ConfigError | Refused):
+                raise
+            if away != str(error):
+                away = str(error)
+                print(f"edgeflock: {away}; trying again every {interval:g} s", file=sys.stderr, flush=True)
+        else:
+            state, away = fields.get("state", "several runs"), ""
+            if as_json:
+                print(json.dumps(fields), flush=True)
+            else:
+                console = _console()
+                if console.is_terminal:
+                    console.clear()
+                print_status(console, fields)
+                print(flush=True)
+        time.sleep(interval)
+
+
+def _console() -> Console:
+    """Return the console of standard output. A pipe gets one line for each device."""
+    return Console(width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
 
 
 def print_status(console: Console, status: dict[str, Any]) -> None:

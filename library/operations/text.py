@@ -1,4 +1,4 @@
-"""`edgeflock status` from the feed of `edgeflock top`: its screen as text or JSON."""
+"""`edgeflock status` of one device, from the feed of `edgeflock top`: its page as text or JSON."""
 
 import asyncio
 import json
@@ -6,13 +6,10 @@ import shutil
 from contextlib import suppress
 from typing import Any
 
-from rich.console import Console
-
-from edgeflock.operations.runs import print_runs
 from edgeflock.shared.errors import EdgeflockError
 from edgeflock.shared.protocol import feed
 from edgeflock.shared.protocol.frames import COLUMNS, DeviceRow, Point
-from edgeflock.tui.pages import block, device_page, summary
+from edgeflock.tui.pages import device_page
 from edgeflock.tui.sources import FeedClient, MonitorState, reduce
 from edgeflock.tui.text import plain_text
 
@@ -23,37 +20,6 @@ async def first_state(client: FeedClient) -> MonitorState | None:
         async for octets in client.frames():
             return reduce(None, feed.decode(octets))
     return None
-
-
-def watch(server: str, token: str, interval: float, *, as_json: bool) -> None:
-    """Print the state of the run, or the list of runs, every `interval` seconds.
-
-    It ends with the server or at an interrupt.
-    """
-
-    async def follow() -> None:
-        console, state, client = Console(), None, FeedClient(server, token, interval)
-        while "runs" in (fields := await client.request("GET", "/v1/status")):
-            if as_json:
-                print(json.dumps(fields), flush=True)
-            else:
-                if console.is_terminal:
-                    console.clear()
-                print_runs(console, fields["runs"])
-            await asyncio.sleep(interval)
-        async for octets in client.frames():
-            state = reduce(state, feed.decode(octets))
-            if as_json:
-                print(json.dumps(summary(state)), flush=True)
-            else:
-                if console.is_terminal:
-                    console.clear()
-                print(
-                    plain_text(block(state, server, shutil.get_terminal_size((100, 24)).columns)), flush=True
-                )
-                print()
-
-    asyncio.run(follow())
 
 
 def show_device(server: str, token: str, name: str, *, as_json: bool) -> None:

@@ -1,43 +1,12 @@
-"""A run without a screen: the contents of `edgeflock top` as lines or as JSON."""
+"""A run without a screen: the contents of `edgeflock top` as JSON."""
 
 from typing import Any
 
 from edgeflock.shared.protocol.frames import COLUMNS, Overview
-from edgeflock.tui.pages import fleet
-from edgeflock.tui.pages.events import event_line
-from edgeflock.tui.pages.findings import finding_line
-from edgeflock.tui.pages.header import header
-from edgeflock.tui.pages.overview import overview_numbers
-from edgeflock.tui.pages.parts import parts
-from edgeflock.tui.pages.table import DeviceTable, Window, fleet_page
-from edgeflock.tui.sources.state import Freshness, LinkState, MonitorState
-from edgeflock.tui.text.lines import Line
+from edgeflock.tui.sources.state import MonitorState
 
 _ROWS = ("findings", "gateways", "shards")
 """Fields of an overview that have their own keys."""
-
-_EVENTS = 5
-"""The number of newest events."""
-
-
-def block(state: MonitorState, source: str, width: int) -> list[Line]:
-    """Return the screen's header, findings, numbers, parts, full table and newest events.
-
-    `source` is the name of the run, `width` is in cells.
-    """
-    rows = fleet.select(state, fleet.View())
-    columns = fleet.order_columns(rows)
-    shown = DeviceTable(rows, columns, fleet.View(), Window(cursor=-1))
-    table = fleet_page(state, shown, width, len(rows) + 2)
-    events = [event_line(event, state.time, width) for event in state.events[-_EVENTS:]]
-    top = header(state, LinkState("live"), Freshness(0.0), source, width)
-    findings = [finding_line(finding, state.time) for finding in state.overview.findings]
-    gateways = parts(state, width, 3 + len(state.overview.gateways))
-    return [
-        *(top, *findings, *overview_numbers(state, width), []),
-        *([*gateways, []] if gateways else []),
-        *(*table, *([[], *events] if events else [])),
-    ]
 
 
 def summary(state: MonitorState) -> dict[str, Any]:

@@ -59,7 +59,7 @@ async def test_status_as_json_has_what_the_screen_has(tmp_path: Path) -> None:
         assert [row["name"] for row in told["feed"]["devices"]] == ["pi-1"]
         assert told["feed"]["events"][0]["kind"] == "joined"
         watching = json.loads(await run("status", url, token, "--watch", "--json", until_line=True))
-        assert watching["overview"]["staleness"] == told["feed"]["overview"]["staleness"]
+        assert watching["feed"]["overview"]["staleness"] == told["feed"]["overview"]["staleness"]
         alone = json.loads(await run("status", url, token, "--device", "pi-1", "--json"))
         assert alone["device"]["updates"] == 1
         assert len(alone["history"]) == 1

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from edgeflock.shared.protocol.frames import Finding
-from edgeflock.tui.pages import block, device_page, summary
+from edgeflock.tui.pages import device_page, summary
 from edgeflock.tui.pages.findings import findings_page, strip
+from edgeflock.tui.pages.fleet import COLUMNS, View
+from edgeflock.tui.pages.table import DeviceTable, Window, fleet_page
 from edgeflock.tui.sources.state import MonitorState
 from edgeflock.tui.text.lines import line_width, plain_text
 from tests.tui.runs import state
@@ -54,11 +56,16 @@ def test_the_page_has_all_and_the_chosen_one_is_in_sight(size: tuple[int, int]) 
 
 def test_the_table_marks_the_devices_that_a_finding_names() -> None:
     hotter = Finding("hot", "critical", "pi4-5", 0.0, "it is hot", "cool it")
-    told = plain_text(block(unwell(hotter, LABELS), "run", 100))
+
+    def table(of: MonitorState) -> str:
+        shown = DeviceTable(list(of.devices.values()), COLUMNS[1:], View(), Window(cursor=-1))
+        return plain_text(fleet_page(of, shown, 100, 20))
+
+    told = table(unwell(hotter, LABELS))
     (row,) = [line for line in told.splitlines() if " pi4 " in line and "pi4-5" in line]
     assert row.startswith(" ✕ pi4-5 "), "the worst that is wrong with it"
     assert "✕ pi4-10" not in told
-    assert "✕ pi4-5" not in plain_text(block(state(14, 60), "run", 100))
+    assert "✕ pi4-5" not in table(state(14, 60))
 
 
 def test_a_device_s_page_has_its_own_and_what_to_do() -> None:
@@ -78,8 +85,6 @@ def test_why_a_device_left_is_on_its_page() -> None:
 
 
 def test_without_a_screen_all_are_there() -> None:
-    told = unwell(DISK, LABELS)
-    lines = plain_text(block(told, "run", 120))
-    assert "the disk is nearly full" in lines
-    assert "its updates point away" in lines
-    assert summary(told)["findings"][1]["remedy"] == "look at its labels"
+    told = summary(unwell(DISK, LABELS))["findings"]
+    assert [finding["text"] for finding in told] == ["the disk is nearly full", "its updates point away"]
+    assert told[1]["remedy"] == "look at its labels"

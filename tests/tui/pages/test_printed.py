@@ -1,18 +1,9 @@
-"""What the screen shows, for a pipe."""
+"""What the screen shows, as JSON."""
 
 from edgeflock.shared.protocol.frames import Delta
-from edgeflock.tui.pages.printed import block, summary
+from edgeflock.tui.pages.printed import summary
 from edgeflock.tui.sources.state import reduce
-from edgeflock.tui.text.lines import plain_text
-from tests.tui.runs import frames, state
-
-
-def test_the_block_of_text_is_the_screen_s() -> None:
-    text = plain_text(block(state(14, 60), "http://vm:8470", 100))
-    assert "DigitsCNN 5f3c0ad1" in text
-    assert "jetson-11" in text
-    assert text.count("pi4-5") == 2, "in the table and among the events"
-    assert max(map(len, text.splitlines())) <= 100
+from tests.tui.runs import frames
 
 
 def test_the_summary_says_all_that_a_screen_shows() -> None:
