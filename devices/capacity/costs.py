@@ -108,11 +108,3 @@ SHARDED_SERVER_PARAMETER_BYTES = 8.2
 
 # "Rows that a journal acknowledges": groups of 256, at a load of 17.
 ROWS_PER_SECOND = {"sqlite": 17_548, "postgresql": 5_154, "synchronous": 4_657}
-
-# "Gateways", reach: connection and Welcome. The proof: "What authentication costs".
-JOIN_SECONDS, JOIN_TLS_SECONDS = 1.6e-3, 1.9e-3
-"""One join at the server without a gateway."""
-RELAYED_JOIN_SECONDS = 0.8e-3
-JOIN_GATEWAY_SECONDS, JOIN_GATEWAY_TLS_SECONDS = 0.5e-3, 1.05e-3
-"""One join through a gateway: RELAYED_JOIN_SECONDS at the server, these at the gateway."""
-PROOF_SECONDS = 0.26e-3

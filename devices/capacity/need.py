@@ -258,15 +258,3 @@ def answer_seconds(fleet: FleetLoad, parts: ServerParts) -> float:
     if parts.shards:
         return costs.EXACT_SECONDS * answer_bytes(fleet, parts)
     return costs.PASS_SECONDS * fleet.parameters + costs.ENCODE_SECONDS * fleet.received_entries
-
-
-def return_seconds(fleet: FleetLoad, parts: ServerParts) -> tuple[float, float]:
-    """Return (the server's, the gateway's) time for a device's return: connection, proof, Welcome, update."""
-    if not parts.gateways:
-        join = costs.JOIN_TLS_SECONDS if fleet.tls else costs.JOIN_SECONDS
-        return join + costs.PROOF_SECONDS + push_seconds(fleet, parts) + answer_seconds(fleet, parts), 0.0
-    join = costs.JOIN_GATEWAY_TLS_SECONDS if fleet.tls else costs.JOIN_GATEWAY_SECONDS
-    return (
-        costs.RELAYED_JOIN_SECONDS + costs.PROOF_SECONDS + relayed_push_seconds(fleet, parts),
-        join + gateway_seconds(fleet, parts),
-    )

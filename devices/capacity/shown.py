@@ -9,14 +9,12 @@ from edgeflock.devices.capacity.need import (
     Need,
     answer_bytes,
     copies_bytes,
-    full_model_bytes,
     journal_bytes_a_day,
     snapshot_bytes,
     spilled_bytes,
     update_bytes,
 )
 from edgeflock.devices.capacity.plan import CapacityPlan
-from edgeflock.devices.capacity.storm import Storm
 from edgeflock.shared.numbers import size
 
 
@@ -36,9 +34,7 @@ class Prices:
         )
 
 
-def lines(
-    plan: CapacityPlan, storm: Storm, limit: int, single_limit: int, prices: Prices
-) -> Iterator[tuple[str, str]]:
+def lines(plan: CapacityPlan, limit: int, single_limit: int, prices: Prices) -> Iterator[tuple[str, str]]:
     """Yield (name, text) lines. The parts suffice for `limit` devices, one server for `single_limit`."""
     fleet, machine, parts = plan.fleet, plan.machine, plan.parts
     yield (
@@ -73,12 +69,6 @@ def lines(
         + (f", one server alone for {single_limit:,}" if single_limit != limit else ""),
     )
     yield from _exceeded(plan, limit)
-    yield (
-        "outage",
-        f"{storm.outage:g} s for {storm.devices:,} devices: half are back {storm.half_seconds:,.1f} s after "
-        f"it, all after {storm.last_seconds:,.1f} s; at most {storm.longest_queue:,} wait at a time; "
-        f"{size(storm.devices * full_model_bytes(fleet, parts))} more to send if they have lost their models",
-    )
 
 
 SMALLEST = 0.01
@@ -124,9 +114,7 @@ def _usage(need: Need) -> str:
     return f"{each}{busy}uses {usage or f'less than {SMALLEST:.0%} of every resource'}"
 
 
-def as_json(
-    plan: CapacityPlan, storm: Storm, limit: int, single_limit: int, prices: Prices
-) -> dict[str, object]:
+def as_json(plan: CapacityPlan, limit: int, single_limit: int, prices: Prices) -> dict[str, object]:
     fleet = plan.fleet
     return {
         "updates_per_second": fleet.rate,
@@ -146,6 +134,5 @@ def as_json(
         "fits": plan.fits,
         "ends_at_devices": limit,
         "alone_ends_at_devices": single_limit,
-        "storm": asdict(storm),
         "price_a_month": prices.sum(plan),
     }

@@ -192,17 +192,12 @@ def capacity(
     files: Annotated[int, typer.Option(min=1, help="Open files of each process (ulimit -n).")] = 65_536,
     egress: Annotated[float, typer.Option(min=0.001, help="Gbit/s that each process may send.")] = 1,
     days: Annotated[float, typer.Option(min=0, help="Days for which the disk must hold the journal.")] = 30,
-    outage: Annotated[float, typer.Option(min=0, help="Seconds for which the server is out of reach.")] = 60,
-    region: Annotated[
-        float, typer.Option(min=0.001, max=1, help="Part of the devices that lose their connections in it.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random waits before devices return.")] = 0,
     core_price: Annotated[float, typer.Option(min=0, help="Price of a core for a month.")] = 0,
     egress_price: Annotated[float, typer.Option(min=0, help="Price of a GB sent to the network.")] = 0,
     disk_price: Annotated[float, typer.Option(min=0, help="Price of a GB of disk for a month.")] = 0,
     json: Json = False,
 ) -> None:
-    """Estimate how many of each part a fleet needs, what limits it, and how it returns after an outage.
+    """Estimate how many of each part a fleet needs, and what limits it.
 
     The costs were measured; docs/scale.md says how far to trust them. Nothing is started or measured here.
     """
@@ -215,8 +210,6 @@ def capacity(
         largest_fleet,
         lines,
         make_plan,
-        return_seconds,
-        simulate_storm,
     )
 
     if gateways is not None and gateways <= spare and (gateways or spare):
@@ -233,12 +226,9 @@ def capacity(
     plan = make_plan(fleet, machine, requested, **chosen)
     limit = largest_fleet(fleet, machine, requested, **chosen)
     single_limit = largest_fleet(fleet, machine, ServerParts())
-    lost, count = max(1, round(region * devices)), plan.parts.serving_gateways if plan.parts.gateways else 0
-    seconds, gateway_s = return_seconds(fleet, plan.parts)
-    storm = simulate_storm(lost, outage, seconds, gateways=count, gateway_s=gateway_s, seed=seed)
     prices = Prices(core_price, egress_price, disk_price)
     if json:
-        print_json(as_json(plan, storm, limit, single_limit, prices))
+        print_json(as_json(plan, limit, single_limit, prices))
         return
-    for name, value in lines(plan, storm, limit, single_limit, prices):
+    for name, value in lines(plan, limit, single_limit, prices):
         print(f"{name:<11} {value}")

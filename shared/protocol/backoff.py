@@ -8,19 +8,16 @@ must fix is reported once.
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from edgeflock.shared.errors import ConfigError, WrongKey
 from edgeflock.shared.protocol.shown import printable
 
-T_co = TypeVar("T_co", covariant=True)
-T = TypeVar("T")
 
+class Uniform(Protocol):
+    """A source of random numbers: random.Random, or a generator of numpy."""
 
-class Uniform(Protocol[T_co]):
-    """A source of random numbers: random.Random, or one for many devices at once."""
-
-    def uniform(self, a: float, b: float, /) -> T_co: ...
+    def uniform(self, a: float, b: float, /) -> float: ...
 
 
 _TRANSIENT = (408, 425, 429)
@@ -36,7 +33,7 @@ _NOT_YET_VALID, _EXPIRED, _OTHER_NAMES = 9, 10, (62, 64)
 """OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED, _HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH."""
 
 
-def back_off(random: Uniform[T], first: float = 0.5, longest: float = 30.0) -> Iterator[T]:
+def back_off(random: Uniform, first: float = 0.5, longest: float = 30.0) -> Iterator[float]:
     """Yield the seconds to wait before each next attempt: exponential, with full jitter, forever.
 
     After M. Brooker, "Exponential Backoff And Jitter", 2015: the devices of a fleet that lost its server must

@@ -43,13 +43,6 @@ def test_parts_that_are_asked_for(tmp_path: Path) -> None:
     assert figures["processes"] == 9
 
 
-def test_an_outage_of_a_region(tmp_path: Path) -> None:
-    asked = ("--devices", "2000", "--period", "60")
-    whole, part = told(tmp_path, *asked), told(tmp_path, *asked, "--region", "0.25")
-    assert (whole["storm"]["devices"], part["storm"]["devices"]) == (2000, 500)
-    assert part["storm"]["leader_seconds"] == pytest.approx(whole["storm"]["leader_seconds"] / 4)
-
-
 @pytest.mark.parametrize(
     ("asked", "code", "named"),
     [
