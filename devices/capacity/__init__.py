@@ -8,4 +8,4 @@ only. docs/scale.md says how far the results can be trusted.
 from edgeflock.devices.capacity.fleet import FleetLoad, Machine, ServerParts
 from edgeflock.devices.capacity.need import Need, estimate_needs
 from edgeflock.devices.capacity.plan import CapacityPlan, largest_fleet, make_plan
-from edgeflock.devices.capacity.shown import Prices, as_json, lines
+from edgeflock.devices.capacity.shown import as_json, lines

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from edgeflock.devices.capacity.fleet import MAX_WINDOW
 from edgeflock.devices.capacity.need import (
@@ -18,23 +18,7 @@ from edgeflock.devices.capacity.plan import CapacityPlan
 from edgeflock.shared.numbers import size
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """Prices for a month, in any currency."""
-
-    core: float = 0.0
-    egress_gb: float = 0.0
-    disk_gb: float = 0.0
-
-    def sum(self, plan: CapacityPlan) -> float:
-        return (
-            plan.cores * self.core
-            + plan.egress_a_month / 1e9 * self.egress_gb
-            + plan.disk_bytes / 1e9 * self.disk_gb
-        )
-
-
-def lines(plan: CapacityPlan, limit: int, single_limit: int, prices: Prices) -> Iterator[tuple[str, str]]:
+def lines(plan: CapacityPlan, limit: int, single_limit: int) -> Iterator[tuple[str, str]]:
     """Yield (name, text) lines. The parts suffice for `limit` devices, one server for `single_limit`."""
     fleet, machine, parts = plan.fleet, plan.machine, plan.parts
     yield (
@@ -60,7 +44,7 @@ def lines(plan: CapacityPlan, limit: int, single_limit: int, prices: Prices) -> 
     yield (
         "a month",
         f"{plan.cores:.2f} cores busy in {plan.processes:,} process{'es' * (plan.processes > 1)}, "
-        f"{size(plan.memory_bytes)} of memory" + (f"; {prices.sum(plan):,.2f}" if prices != Prices() else ""),
+        f"{size(plan.memory_bytes)} of memory",
     )
     first = plan.bottleneck
     yield (
@@ -114,7 +98,7 @@ def _usage(need: Need) -> str:
     return f"{each}{busy}uses {usage or f'less than {SMALLEST:.0%} of every resource'}"
 
 
-def as_json(plan: CapacityPlan, limit: int, single_limit: int, prices: Prices) -> dict[str, object]:
+def as_json(plan: CapacityPlan, limit: int, single_limit: int) -> dict[str, object]:
     fleet = plan.fleet
     return {
         "updates_per_second": fleet.rate,
@@ -134,5 +118,4 @@ def as_json(plan: CapacityPlan, limit: int, single_limit: int, prices: Prices) -
         "fits": plan.fits,
         "ends_at_devices": limit,
         "alone_ends_at_devices": single_limit,
-        "price_a_month": prices.sum(plan),
     }

@@ -192,9 +192,6 @@ def capacity(
     files: Annotated[int, typer.Option(min=1, help="Open files of each process (ulimit -n).")] = 65_536,
     egress: Annotated[float, typer.Option(min=0.001, help="Gbit/s that each process may send.")] = 1,
     days: Annotated[float, typer.Option(min=0, help="Days for which the disk must hold the journal.")] = 30,
-    core_price: Annotated[float, typer.Option(min=0, help="Price of a core for a month.")] = 0,
-    egress_price: Annotated[float, typer.Option(min=0, help="Price of a GB sent to the network.")] = 0,
-    disk_price: Annotated[float, typer.Option(min=0, help="Price of a GB of disk for a month.")] = 0,
     json: Json = False,
 ) -> None:
     """Estimate how many of each part a fleet needs, and what limits it.
@@ -204,7 +201,6 @@ def capacity(
     from edgeflock.devices.capacity import (
         FleetLoad,
         Machine,
-        Prices,
         ServerParts,
         as_json,
         largest_fleet,
@@ -212,6 +208,11 @@ def capacity(
         make_plan,
     )
 
+    if cohort > devices:
+        raise ConfigError(
+            f"--cohort {cohort} is more than --devices {devices}, of which it is a part: lower the cohort or "
+            "raise the devices"
+        )
     if gateways is not None and gateways <= spare and (gateways or spare):
         raise ConfigError(f"--spare {spare} is not below --gateways {gateways}: add gateways or spare fewer")
     if standbys and journal is JournalChoice.sqlite:
@@ -226,9 +227,8 @@ def capacity(
     plan = make_plan(fleet, machine, requested, **chosen)
     limit = largest_fleet(fleet, machine, requested, **chosen)
     single_limit = largest_fleet(fleet, machine, ServerParts())
-    prices = Prices(core_price, egress_price, disk_price)
     if json:
-        print_json(as_json(plan, limit, single_limit, prices))
+        print_json(as_json(plan, limit, single_limit))
         return
-    for name, value in lines(plan, limit, single_limit, prices):
+    for name, value in lines(plan, limit, single_limit):
         print(f"{name:<11} {value}")
