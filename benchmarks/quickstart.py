@@ -108,7 +108,8 @@ def main() -> None:
         own = ["--backend", backend]
         plans.append((f"digits{label}", [*own, "--data", "digits:"], arguments.digits_seeds))
         if arguments.mnist:
-            options = ["--data", f"npz:{arguments.mnist.resolve()}", "--clients", "8", "--select", "0.01"]
+            options = ["--data", f"npz:{arguments.mnist.resolve()}", "--clients", "8"]
+            options += ["--set", "compression.select=0.01"]
             plans.append((f"MNIST{label}", [*own, *options], arguments.seeds))
     with tempfile.TemporaryDirectory() as out:
         outcomes = [

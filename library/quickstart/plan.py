@@ -20,13 +20,10 @@ _BACKENDS = ("auto", "onnx", "torch", "mixed")
 
 @dataclass(frozen=True, slots=True)
 class QuickstartPlan:
-    """The model, the data, the method and the number of processes."""
+    """The model, the data and the number of processes."""
 
     data: str
     model: str
-    rule: str | None
-    select: float | None
-    values: str | None
     clients: int
     backend: str
     """client.backend, or mixed: every second client is onnx, the others torch."""
@@ -52,11 +49,6 @@ def settings_of(plan: QuickstartPlan) -> list[str]:
     model, updates = _DEFAULTS.get(shape, ("", 8000))
     if not (plan.model or model):
         raise ConfigError(f"no ready-made model takes inputs of shape {shape}; name yours with --model")
-    chosen = {
-        "coordination.rule": plan.rule,
-        "compression.select": plan.select,
-        "compression.values": plan.values,
-    }
     overrides = [
         "server.port=0",
         f"end.updates={plan.updates or updates}",
@@ -65,7 +57,6 @@ def settings_of(plan: QuickstartPlan) -> list[str]:
         "server.host=127.0.0.1",
         f"model.module={plan.model or model}",
         f"model.data={plan.data}",
-        *(f"{key}={value}" for key, value in chosen.items() if value is not None),
         *plan.overrides,
     ]
     try:

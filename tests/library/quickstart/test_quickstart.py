@@ -26,8 +26,8 @@ from tests.test_no_telemetry import environment, identifiers
     [
         (["--clients", "2000"], "--clients 2000"),
         (["--data", "npz:nowhere.npz"], "no such file"),
-        (["--rule", "adacmp"], "'adacomp'"),
-        (["--select", "1.5"], "compression.select"),
+        (["--set", "coordination.rule=adacmp"], "'adacomp'"),
+        (["--set", "compression.select=1.5"], "compression.select"),
         (["--model", "edgeflock.client.zoo:Missing"], "zoo:Missing"),
         (["--backend", "jax"], "--backend 'jax': must be auto, onnx, torch or mixed"),
     ],
@@ -44,7 +44,7 @@ def test_quickstart_refuses_what_cannot_work(arguments: list[str], named: str, t
 
 
 def test_quickstart_trains_over_real_processes(tmp_path: Path) -> None:
-    arguments = ["--clients", "2", "--updates", "600", "--select", "0.02", "--seed", "3"]
+    arguments = ["--clients", "2", "--updates", "600", "--set", "compression.select=0.02", "--seed", "3"]
     done = edgeflock("quickstart", "--json", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -93,7 +93,7 @@ def test_the_table_says_where_the_run_stayed_beside_its_best(capsys: pytest.Capt
 
 
 def quickstart_plan(backend: str) -> QuickstartPlan:
-    return QuickstartPlan("digits:", "", None, None, None, 4, backend, 0, 0, Path())
+    return QuickstartPlan("digits:", "", 4, backend, 0, 0, Path())
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,16 @@ def test_quickstart_without_torch_on_the_devices(tmp_path: Path) -> None:
     """The server exports the step, and real client processes train with it. None makes an identifier of this
     machine, as onnxruntime does by itself.
     """
-    arguments = ["--clients", "2", "--updates", "600", "--select", "0.02", "--backend", "onnx"]
+    arguments = [
+        "--clients",
+        "2",
+        "--updates",
+        "600",
+        "--set",
+        "compression.select=0.02",
+        "--backend",
+        "onnx",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "edgeflock", "quickstart", "--json", *arguments],
         cwd=tmp_path,
