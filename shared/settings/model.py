@@ -2,12 +2,11 @@
 
 import json
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from edgeflock.shared.codecs.values import CODINGS
-from edgeflock.shared.model.calls import Call
 from edgeflock.shared.model.lora import Lora
 from edgeflock.shared.model.losses import LOSSES
 from edgeflock.shared.settings.choices import call_of, one_of
@@ -38,8 +37,6 @@ class ModelSettings(Section):
     module: str = "edgeflock.client.zoo:DigitsCNN"
     """model to train: package.module:Name, or Name(argument=value, ...); or arrays:FILE, of .npz or
     .safetensors, for devices' own apps"""
-    arguments: dict[str, Any] = {}
-    """arguments of model.module by name, as plain values"""
     evaluate: str = ""
     """for arrays: package.module:function that gets a dict of them and returns the loss or (loss, accuracy);
     empty: no evaluation"""
@@ -87,12 +84,11 @@ class ModelSettings(Section):
             return _json(metrics, '["f1", "topk(k=3)"]')
         return [text.strip() for text in re.split(r",(?![^(]*\))", metrics) if text.strip()]
 
-    @field_validator("arguments", "lora", mode="before")
+    @field_validator("lora", mode="before")
     @classmethod
-    def _from_json(cls, value: object, info: ValidationInfo) -> object:
+    def _from_json(cls, value: object) -> object:
         """Parse text of the environment or --set as JSON."""
-        example = '{"width": 64}' if info.field_name == "arguments" else '{"rank": 8, "targets": ["*.q"]}'
-        return _json(value or "{}", example) if isinstance(value, str) else value
+        return _json(value or "{}", '{"rank": 8, "targets": ["*.q"]}') if isinstance(value, str) else value
 
     @property
     def adapters(self) -> Lora | None:
@@ -101,14 +97,7 @@ class ModelSettings(Section):
         return Lora(lora.rank, lora.alpha, tuple(lora.targets), lora.base == "int8") if lora.targets else None
 
     @model_validator(mode="after")
-    def _merge_arguments(self) -> Self:
-        """Move the arguments into the module's name."""
-        if self.arguments:
-            call = Call.parse(self.module, "model.module")
-            both = Call(call.name, {**call.arguments, **self.arguments})
-            Call.parse(str(both), "model.arguments")
-            object.__setattr__(self, "module", str(both))
-            object.__setattr__(self, "arguments", {})
+    def _check_lora(self) -> Self:
         if self.adapters and self.arrays:
             raise ValueError("model.lora adapts layers of a torch module, and arrays have none; leave it out")
         return self

@@ -237,6 +237,8 @@ def _hint(schema: type[Section], section: str, key: str) -> str:
     """Return the remedy for an unknown key: a similar one, or the sections."""
     if key == "preset":
         return "a preset stands before the first section"
+    if (section, key) == ("model", "arguments"):
+        return "model.module takes them: Name(argument=value, ...)"
     names = dict.fromkeys([section, *schema.model_fields])
     paths = [f"{name}.{known}" for name in names for known in _fields(schema, name)]
     keys = [path.rpartition(".")[2] for path in paths]

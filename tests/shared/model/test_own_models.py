@@ -117,21 +117,11 @@ def test_a_module_gets_its_arguments() -> None:
         FlatModule(HERE + "Wide(wide=7)", "mse")
 
 
-@pytest.mark.parametrize(
-    "override", ['model.arguments={"width": 7, "depths": [1]}', "model.module=pack:Net(width=7, depths=[1])"]
-)
-def test_arguments_are_settings(override: str) -> None:
-    settings = parse(overrides=["model.module=pack:Net", override] if "arguments" in override else [override])
+def test_arguments_are_part_of_the_setting() -> None:
+    settings = parse(overrides=["model.module=pack:Net(width=7, depths=[1])"])
     assert settings.model.module == "pack:Net(width=7, depths=[1])"
-    again = type(settings.model).model_validate_json(settings.model.model_dump_json())
-    assert again == settings.model
-
-
-def test_arguments_in_a_file_join_those_of_the_name() -> None:
-    settings = parse('[model]\nmodule = "pack:Net(a=1)"\n[model.arguments]\nb = [1.5, 2]\n')
-    assert settings.model.module == "pack:Net(a=1, b=[1.5, 2])"
-    with pytest.raises(ConfigError, match="must be JSON"):
-        parse(overrides=["model.arguments=width"])
+    with pytest.raises(ConfigError, match=r"unknown key model\.arguments = .*; model\.module takes them"):
+        parse('[model]\nmodule = "pack:Net"\narguments = { b = 1 }\n')
 
 
 @pytest.mark.parametrize("model", ["House", "OfADict"])
