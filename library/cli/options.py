@@ -45,7 +45,7 @@ Directory = Annotated[Path, typer.Argument(help="The run's [server.directory].")
 RUN = Path("edgeflock-run")
 """The default of server.directory."""
 Labels = Annotated[
-    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Label of its devices.")
+    list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Label of its devices.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more to stderr.")]
 
@@ -247,14 +247,13 @@ def date_of(seconds: float) -> str:
 
 
 def labels_of(options: list[str] | None) -> dict[str, str]:
-    """Parse KEY=VALUE texts into a table. Raises ConfigError."""
-    labels = {}
-    for text in options or []:
-        key, equals, value = text.partition("=")
-        if not (key and equals) or not text.isprintable() or len(text) > 100:
-            raise ConfigError(f"a label is KEY=VALUE, of 100 characters at most, not {text!r:.120}")
-        labels[key] = value
-    return labels
+    """Parse NAME=VALUE texts into a table. Raises ConfigError."""
+    from edgeflock.shared.settings.client import parse_labels
+
+    try:
+        return parse_labels(options or [])
+    except ValueError as error:
+        raise ConfigError(f"label {error}") from error
 
 
 def seconds_of(text: str) -> float | None:

@@ -97,12 +97,14 @@ def rotate(name: Name, directory: Directory = RUN) -> None:
 @device.command()
 def label(
     name: Name,
-    labels: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="KEY= removes a label.")],
+    labels: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="NAME= removes a label.")],
     directory: Annotated[Path, typer.Option("--directory", help="The run's [server.directory].")] = RUN,
 ) -> None:
     """Set labels of a device."""
+    removed = [text for text in labels if text.endswith("=") and text != "="]
+    given = labels_of([text for text in labels if text not in removed])
     with open_register(directory) as (register, audit):
-        register.label(name, labels_of(labels))
+        register.label(name, given | {text[:-1]: "" for text in removed})
         audit(f"labelled {name!r} {' '.join(labels)}")
     print(f"{name} is labelled")
 

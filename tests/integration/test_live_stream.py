@@ -31,8 +31,12 @@ async def test_blocks_are_judged_by_the_features_that_devices_train_on(tmp_path:
         path = tmp_path / f"{device}.npz"
         labels = np.concatenate([block.records.y for block in blocks])
         np.savez(path, x=np.concatenate([block.records.x for block in blocks]), y=labels)
-        (chunk,) = [chunk async for chunk in open_source(f"npz:{path}?window=4&lags=3&classes=2")]
-        assert chunk.x.tobytes() == np.concatenate([block.features.x for block in blocks]).tobytes()
+        uri = f"synthetic:npz:{path}?window=4&lags=3&classes=2&rate=100000&once"
+        chunks = [chunk.x async for chunk in open_source(uri)]
+        assert (
+            np.concatenate(chunks).tobytes()
+            == np.concatenate([block.features.x for block in blocks]).tobytes()
+        )
         unchanged = np.concatenate([block.unchanged for block in blocks])
         assert unchanged.tolist() == [False, *(labels[1:] == labels[:-1])]
 

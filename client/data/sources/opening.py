@@ -1,7 +1,5 @@
-"""Opens sources of samples by URI.
+"""Opens sources of samples by URI. Stored data are none of them (shared/data/datasets.py).
 
-    npz:PATH[?part=I/N]              stored data (shared/data/datasets.py), whole, in one chunk
-    digits:[?part=I/N]
     dir:PATH                         a folder in which files appear (files.py)
     csv:PATH[?follow]                a file of readings; with follow also appended lines (files.py)
     stdin:                           piped lines of JSON or CSV
@@ -52,15 +50,7 @@ from edgeflock.shared.plugins import Table
 Source = Callable[[Uri, Skipped], AsyncGenerator[StreamChunk, None]]
 
 
-async def read_stored(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
-    """Yield all stored data in one chunk."""
-    data = datasets.load(str(uri), "train")
-    yield StreamChunk(data.x, data.y)
-
-
 _BUILT_IN: dict[str, Source] = {
-    "npz": read_stored,
-    "digits": read_stored,
     "dir": read_folder,
     "csv": read_csv,
     "stdin": read_stdin,
@@ -106,7 +96,7 @@ def open_source(
     uri = Uri.parse(text)
     source = SOURCES.get(uri.scheme)
     if source is None:
-        known = dict.fromkeys([*SOURCES, *datasets.READERS])
+        known = dict.fromkeys([*datasets.READERS, *SOURCES])
         raise uri.error(f"known are {', '.join(f'{name}:' for name in known)}{datasets.suggestion(text)}")
     if source is replay_stored:
         source = partial(replay_stored, seed=seed)

@@ -40,7 +40,9 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
         assert load_identity(place).name == "pi-7"
         assert "has joined" in await say(*words, "--identity", str(place), code=2)
         assert "was for one device" in await say(*words, "--identity", f"{place}.2", code=3)
-        await say("device", "label", "pi-7", "owner=me", "--directory", run)
+        await say("device", "label", "pi-7", "owner=me", "desk=3", "--directory", run)
+        assert "must be NAME=VALUE" in await say("device", "label", "pi-7", "=", "--directory", run, code=2)
+        await say("device", "label", "pi-7", "desk=", "--directory", run)
         (told,) = json.loads(await say("device", "list", run, "--json"))["devices"]
         assert told["labels"] == {"site": "roof", "owner": "me"}
         assert told["quarantined"] is None
@@ -68,7 +70,12 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
             "status", hosted.url, "--token-file", str(secret), code=3
         )
     did = [json.loads(text)["did"] for text in (tmp_path / "run" / "audit.jsonl").read_text().splitlines()]
-    assert did[1:4] == ["'pi-7' joined", "labelled 'pi-7' owner=me", "released 'pi-7'"]
+    assert did[1:5] == [
+        "'pi-7' joined",
+        "labelled 'pi-7' owner=me desk=3",
+        "labelled 'pi-7' desk=",
+        "released 'pi-7'",
+    ]
     assert did[0].startswith("made the token ")
 
 
@@ -129,9 +136,9 @@ def test_times_that_are_none_are_told(text: str) -> None:
         seconds_of(text)
 
 
-@pytest.mark.parametrize("text", ["", "a", "=b", "a=\n", "a=" + "b" * 100])
+@pytest.mark.parametrize("text", ["", "a", "=b", "a=\n", "a=b c", "a=" + "b" * 100])
 def test_labels_that_are_none_are_told(text: str) -> None:
-    with pytest.raises(ConfigError, match="KEY=VALUE"):
+    with pytest.raises(ConfigError, match="must be NAME=VALUE"):
         labels_of([text])
 
 
