@@ -13,6 +13,7 @@ from edgeflock.shared.files import write_atomically
 from edgeflock.shared.model.lora import is_adapter
 from edgeflock.shared.numbers import size
 from edgeflock.shared.protocol.frames import PrivacySpent
+from edgeflock.shared.settings.modes import traits_of
 from edgeflock.tui.sources import FeedClient
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -119,11 +120,14 @@ def _traffic(status: Mapping[str, Any]) -> dict[str, str]:
 
 def _defence(status: Mapping[str, Any]) -> dict[str, str]:
     refused = sum(device["refused"] for device in status["devices"])
+    private = traits_of(status["coordination"]["mode"]).private
     return {
         "defence": str(status.get("defence", "unknown")),
         "updates refused": f"{refused:,}",
         "data": "stays on the devices; the server receives updates and, if devices report them, class counts",
-        "secure aggregation": "none: the server sees each device's update",
+        "secure aggregation": "of each round: the server sees no single device's update"
+        if private
+        else "none: the server sees each device's update",
     }
 
 

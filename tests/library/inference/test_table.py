@@ -75,3 +75,17 @@ def test_a_card_says_what_is_known_and_keeps_to_its_tables() -> None:
     assert "A viewer's or an admin's token adds" in text
     for line in text.splitlines():
         assert not line.startswith("|") or line.replace("\\|", "").count("|") == 3, line
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"), [("async", "none: the server sees each"), ("private", "of each round: ")]
+)
+def test_a_card_says_whether_the_server_saw_single_updates(mode: str, told: str) -> None:
+    info = ModelInfo(model="m:M", layout=Layout.from_shapes([("w", (3, 2))]), run="r", version=1)
+    status = {
+        "devices": [],
+        "coordination": {"mode": mode, "rule": "adacomp"},
+        "ingress": 0,
+        "egress": 0,
+    }
+    assert f"| secure aggregation | {told}" in card(info, status, "model.safetensors", {})
