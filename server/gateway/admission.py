@@ -57,9 +57,9 @@ class GatewayAdmission(DeviceEvents):
         """The leader's records for the device, in a run of tasks."""
         self._send_record: Send | None = None
 
-    async def identify(self, bearer: str, path: str, address: str, certificate: bytes) -> None:
+    async def identify(self, bearer: str, path: str, certificate: bytes) -> None:
         """Let the leader identify who shows this secret. Raises its refusal."""
-        request = gateway.AccessRequest(self.ticket, bearer, path, address, certificate)
+        request = gateway.AccessRequest(self.ticket, bearer, path, certificate)
         granted = await self._ask(request, gateway.AccessGranted)
         self.headers = {CHALLENGE: granted.challenge} if granted.challenge else {}
         if granted.rotate:

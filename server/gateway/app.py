@@ -251,7 +251,7 @@ class Gateway:
     async def _identify(self, request: web.Request, admission: GatewayAdmission) -> None:
         """Let the leader identify the requester. Raises Unauthorized or Forbidden."""
         certificate = peer_certificate(request.get_extra_info("ssl_object"))
-        await admission.identify(secret_of(request.headers), request.path, request.remote or "", certificate)
+        await admission.identify(secret_of(request.headers), request.path, certificate)
         if (connection := self._connection(request)) is not None:
             connection.begin(authenticated=True)
 

@@ -55,12 +55,8 @@ class Mirror:
     def __init__(self, sync: gateway.Sync) -> None:
         """Replicas are kept where temporary files go, if memory is short.
 
-        Raises Malformed if the leader's protocol version differs, or its Sync is inconsistent.
+        Raises Malformed if the leader's Sync is inconsistent.
         """
-        if sync.gateway != gateway.GATEWAY:
-            raise Malformed(
-                f"the leader's line is of version {sync.gateway}, this gateway's {gateway.GATEWAY}"
-            )
         terms = wire.decode(sync.welcome, (Welcome,))
         assert isinstance(terms, Welcome), "nothing else is taken"
         self.terms = terms

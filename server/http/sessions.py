@@ -68,12 +68,9 @@ def _admission_of(app: web.Application, caller: Caller) -> tuple[ServerAdmission
     return ServerAdmission(app[HOST], app[WRITER], authenticator), credential
 
 
-def _admit(
-    app: web.Application, bearer: str, path: str, certificate: bytes
-) -> tuple[str, str, SessionAuthenticator | None]:
-    """Return (role, name, authenticator) of a caller behind a gateway, as `GatewayConnection` expects."""
-    caller = authenticate_behind_gateway(app, bearer, path, certificate)
-    return caller.role, caller.name, _authenticator_of(app, caller)
+def _admit(app: web.Application, bearer: str, path: str, certificate: bytes) -> SessionAuthenticator | None:
+    """Return the authenticator of a caller behind a gateway, as `GatewayConnection` expects."""
+    return _authenticator_of(app, authenticate_behind_gateway(app, bearer, path, certificate))
 
 
 def _authenticator_of(app: web.Application, caller: Caller) -> SessionAuthenticator | None:

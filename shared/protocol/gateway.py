@@ -10,7 +10,7 @@ A mark is how far a gateway has received the model: a leader's life and the numb
 
 from typing import NamedTuple, get_args
 
-GATEWAY = 3
+GATEWAY = 4
 """The version of the gateway protocol; any other version is refused."""
 
 LIFE = 16
@@ -19,13 +19,12 @@ bytes."""
 
 
 class AccessRequest(NamedTuple):
-    """A client requests `path` from a gateway, with this secret. Answered by Known or Denied."""
+    """A client requests `path` from a gateway, with this secret. Answered by AccessGranted or Denied."""
 
     ticket: int
-    """The gateway's number of the request; for /v1/session the number of the session, until it is Gone."""
+    """The gateway's number of the request; for /v1/session the number of the session, until it has ended."""
     bearer: str
     path: str
-    address: str
     certificate: bytes
     """The client's certificate, proved in TLS, in DER; empty: none."""
 
@@ -135,8 +134,6 @@ class Sync(NamedTuple):
     """The mark at which the following Changes begin."""
     authority: str
     """The authority of the certificates that devices must show, in PEM; empty: none."""
-    closed: bool
-    """Whether only devices that have joined may enter."""
     learning_rate: float
     stop_reason: str | None
     diverged: str | None
@@ -172,11 +169,9 @@ class Change(NamedTuple):
 
 
 class AccessGranted(NamedTuple):
-    """The client of a Knock may continue."""
+    """The client of an AccessRequest may continue."""
 
     ticket: int
-    role: str
-    name: str
     challenge: str
     """The challenge that a device must sign; empty: none."""
     rotate: bool
@@ -203,8 +198,6 @@ class Denied(NamedTuple):
     code: str
     detail: str
     seconds: int
-    status: int
-    """The HTTP status."""
 
 
 class UpdateTaken(NamedTuple):
@@ -258,7 +251,7 @@ class DeviceRecord(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The answer to a Ready has been Said; or it is the device's turn."""
+    """The answer to a Ready has been sent; or it is the device's turn."""
 
     ticket: int
 

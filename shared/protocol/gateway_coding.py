@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.shared.errors import Malformed
-from edgeflock.shared.protocol.gateway import OF_GATEWAYS, OF_LEADERS, OfGateway, OfLeader
+from edgeflock.shared.protocol.gateway import GATEWAY, OF_GATEWAYS, OF_LEADERS, OfGateway, OfLeader, Sync
 from edgeflock.shared.protocol.schema import AllocationLimits, malformed_error, options, unpack
 
 LONGEST = 1 << 20
@@ -137,6 +137,8 @@ def _item(array: object, kinds: tuple[type[Item], ...]) -> Item:
     fields: list[Any] = array if type(array) is list and array else [None]
     tag = fields[0]
     kind = _KINDS.get(tag) if type(tag) is int else None
+    if kind is Sync and kind in kinds and len(fields) > 1 and fields[1] != GATEWAY:
+        raise Malformed(f"the leader's line is of version {fields[1]!r:.40}, this gateway's {GATEWAY}")
     if kind is None or kind not in kinds or len(fields) != len(_TYPES[tag]) + 1:
         raise Malformed(f"no item of a gateway's connection, or out of turn: {tag!r:.40}")
     del fields[0]

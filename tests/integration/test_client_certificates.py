@@ -99,7 +99,7 @@ async def test_a_gateway_that_makes_certificates_up_is_not_believed(tmp_path: Pa
             await socket.receive()
             answers: list[gateway_coding.Item] = []
             for ticket, shown in enumerate((good, forged, b"", b"\x30\x03"), 1):
-                knock = protocol.AccessRequest(ticket, pi.credential, "/v1/session", "", shown)
+                knock = protocol.AccessRequest(ticket, pi.credential, "/v1/session", shown)
                 await socket.send_bytes(gateway_coding.message([gateway_coding.pack(knock)]))
                 answers += gateway_coding.items((await socket.receive()).data, protocol.OF_LEADERS)
             assert isinstance(answers[0], protocol.AccessGranted)

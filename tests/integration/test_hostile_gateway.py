@@ -28,7 +28,7 @@ from tests.integration.operator import ADMIN, operating
 from tests.integration.test_gateway import RATE, gone, joined, replays
 
 HELLO = wire.encode(Hello(PROTOCOL, "pi", LAYOUT.digest, {}))
-KNOCK, ENTER = protocol.AccessRequest(1, "", "/v1/session", "", b""), protocol.Enter(1, HELLO)
+KNOCK, ENTER = protocol.AccessRequest(1, "", "/v1/session", b""), protocol.Enter(1, HELLO)
 UPDATE = record_update(LAYOUT, np.random.default_rng(0))
 
 
@@ -105,7 +105,7 @@ async def test_an_update_that_does_not_decode_never_reaches_the_journal(tmp_path
     [
         [KNOCK],
         [protocol.Enter(1, HELLO)],
-        [protocol.AccessRequest(2, "", "/v1/session", "", b""), protocol.Enter(2, bytes(LONGEST_HELLO + 1))],
+        [protocol.AccessRequest(2, "", "/v1/session", b""), protocol.Enter(2, bytes(LONGEST_HELLO + 1))],
         [given(1), given(2)],
         [given(1, octets=wire.encode(replace(UPDATE, values=bytes(1 << 17))))],
         [given(1, octets=wire.encode(Pull(None)))],

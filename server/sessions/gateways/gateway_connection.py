@@ -28,9 +28,9 @@ from edgeflock.shared.protocol.shown import printable
 _LONGEST_REASON = 123
 """The most bytes of a WebSocket's close reason (RFC 6455, section 5.5)."""
 
-Authenticate = Callable[[str, str, bytes], tuple[str, str, SessionAuthenticator | None]]
-"""(secret, request path, shown certificate in DER) -> (role, name, the session's authenticator). Raises
-Unauthorized or Forbidden."""
+Authenticate = Callable[[str, str, bytes], SessionAuthenticator | None]
+"""(secret, request path, shown certificate in DER) -> the session's authenticator; None: it is not a device
+that has joined. Raises Unauthorized or Forbidden."""
 
 _OfDevice = gateway.DeviceUpdate | gateway.DeviceTelemetry | gateway.Shared | gateway.Spilled
 _OF_DEVICES: dict[type[_OfDevice], Callable[[RelayedDevice, Any], None]] = {
@@ -201,7 +201,7 @@ class GatewayConnection:
                 raise TooManyDevices(
                     f"a gateway has {self._ticket_limit} sessions (limits.devices, limits.unauthenticated)"
                 )
-            role, name, authenticator = self._authenticate(request.bearer, request.path, request.certificate)
+            authenticator = self._authenticate(request.bearer, request.path, request.certificate)
         except Refused as refusal:
             self.deny(refusal, ticket=request.ticket)
             return
@@ -209,9 +209,7 @@ class GatewayConnection:
         credential = b"" if authenticator is None else authenticator.credential
         self._tickets[request.ticket] = RelayedDevice(self, request.ticket, admission, credential)
         headers = admission.headers
-        self.send(
-            gateway.AccessGranted(request.ticket, role, name, headers.get(CHALLENGE, ""), ROTATE in headers)
-        )
+        self.send(gateway.AccessGranted(request.ticket, headers.get(CHALLENGE, ""), ROTATE in headers))
 
     def _on_enter(self, enter: gateway.Enter) -> None:
         relayed = self._tickets.get(enter.ticket)
@@ -271,4 +269,4 @@ class GatewayConnection:
             relayed.take_alive(item)
 
     def deny(self, refusal: Refused, *, ticket: int = 0, device: int = 0) -> None:
-        self.send(gateway.Denied(ticket, device, refusal.code, str(refusal), refusal.seconds, refusal.status))
+        self.send(gateway.Denied(ticket, device, refusal.code, str(refusal), refusal.seconds))

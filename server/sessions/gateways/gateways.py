@@ -111,7 +111,6 @@ class Gateways:
                 self._pin,
                 self._changes.mark,
                 self._authority,
-                host.config.server.open is False,
                 now.learning_rate,
                 now.end_reason,
                 now.diverged,

@@ -47,19 +47,19 @@ def taken(version: int) -> gateway.UpdateTaken:
 
 
 async def test_who_asks_is_answered(admission: GatewayAdmission, leader: Leader) -> None:
-    asking = asyncio.create_task(admission.identify("secret", "/v1/session", "here", b""))
+    asking = asyncio.create_task(admission.identify("secret", "/v1/session", b""))
     await asyncio.sleep(0)
-    assert leader.heard == [gateway.AccessRequest(1, "secret", "/v1/session", "here", b"")]
-    admission.answer(gateway.AccessGranted(1, "device", "pi", "challenge", False))
+    assert leader.heard == [gateway.AccessRequest(1, "secret", "/v1/session", b"")]
+    admission.answer(gateway.AccessGranted(1, "challenge", False))
     await asking
     assert admission.headers == {CHALLENGE: "challenge"}
-    admission.answer(gateway.AccessGranted(1, "device", "pi", "", False))  # nobody asks any more
+    admission.answer(gateway.AccessGranted(1, "", False))  # nobody asks any more
 
 
 async def test_who_asks_may_be_refused(admission: GatewayAdmission) -> None:
-    asking = asyncio.create_task(admission.identify("secret", "/v1/session", "here", b""))
+    asking = asyncio.create_task(admission.identify("secret", "/v1/session", b""))
     await asyncio.sleep(0)
-    admission.deny(gateway.Denied(1, 0, Unauthorized.code, "nobody knows it", 7, 401))
+    admission.deny(gateway.Denied(1, 0, Unauthorized.code, "nobody knows it", 7))
     with pytest.raises(Unauthorized, match="nobody knows it") as refused:
         await asking
     assert refused.value.seconds == 7
@@ -76,7 +76,7 @@ async def test_an_update_is_taken(admission: GatewayAdmission, leader: Leader) -
 async def test_an_update_is_refused(admission: GatewayAdmission) -> None:
     pushed = pushing(admission)
     await asyncio.sleep(0)
-    admission.deny(gateway.Denied(0, 7, NonFinite.code, "not finite", 0, 422))
+    admission.deny(gateway.Denied(0, 7, NonFinite.code, "not finite", 0))
     with pytest.raises(NonFinite):
         await pushed
 
@@ -93,7 +93,7 @@ async def test_an_update_that_waits_for_others_is_answered_later(admission: Gate
 
 
 async def test_nothing_is_answered_once_the_leader_is_lost(admission: GatewayAdmission) -> None:
-    asking = asyncio.create_task(admission.identify("secret", "/v1/session", "here", b""))
+    asking = asyncio.create_task(admission.identify("secret", "/v1/session", b""))
     pushed = pushing(admission)
     await asyncio.sleep(0)
     admission.hold_update(gateway.UpdateHeld(7))
@@ -109,7 +109,7 @@ async def test_nothing_is_answered_once_the_leader_is_lost(admission: GatewayAdm
 async def test_nobody_is_asked_without_a_leader(admission: GatewayAdmission, leader: Leader) -> None:
     leader.there = False
     with pytest.raises(Unavailable, match="has lost its leader"):
-        await admission.identify("secret", "/v1/session", "here", b"")
+        await admission.identify("secret", "/v1/session", b"")
     with pytest.raises(Unavailable, match="has lost its leader"):
         await admission.push(PUSH)
 
@@ -120,6 +120,6 @@ async def test_a_ticket_of_a_lost_leader_asks_the_next_one_nothing(
     admission.fail()
     leader.there = True
     with pytest.raises(Unavailable, match="has lost its leader"):
-        await asyncio.wait_for(admission.identify("secret", "/v1/session", "here", b""), 60)
+        await asyncio.wait_for(admission.identify("secret", "/v1/session", b""), 60)
     with pytest.raises(Unavailable, match="has lost its leader"):
         await asyncio.wait_for(admission.push(PUSH), 60)

@@ -9,6 +9,7 @@ import pytest
 from edgeflock.shared.errors import Malformed
 from edgeflock.shared.protocol import gateway_coding as coding
 from edgeflock.shared.protocol.gateway import (
+    GATEWAY,
     OF_GATEWAYS,
     OF_LEADERS,
     AccessRequest,
@@ -22,13 +23,13 @@ from edgeflock.shared.protocol.gateway import (
 )
 from edgeflock.shared.protocol.gateway_coding import Item, batch, items, message, pack
 
-SYNC = Sync(2, b"", "", b"", b"", b"", b"", "", False, 0.1, None, None)
+SYNC = Sync(GATEWAY, b"", "", b"", b"", b"", b"", "", 0.1, None, None)
 CHANGE = Change(3, [1, 0], b"\1\0\0\0", b"\0\0\0\0", False, 0.1, None, "it diverged")
 
 
 def test_items_come_out_as_they_went_in() -> None:
     sent: list[Item] = [
-        AccessRequest(1, "secret", "/v1/session", "192.0.2.1", b""),
+        AccessRequest(1, "secret", "/v1/session", b""),
         DeviceUpdate(7, 10, 20, b"x"),
     ]
     assert list(items(message(map(pack, sent)), OF_GATEWAYS)) == sent
@@ -36,7 +37,7 @@ def test_items_come_out_as_they_went_in() -> None:
         CHANGE,
         CHANGE._replace(touched=None),
         UpdateTaken(7, 1, 3, 2, b"", b""),
-        Denied(0, 7, "non-finite", "", 0, 422),
+        Denied(0, 7, "non-finite", "", 0),
     ]
     assert list(items(message(map(pack, sent)), OF_LEADERS)) == sent
     assert list(items(message([]), OF_LEADERS)) == []
@@ -88,7 +89,7 @@ def test_a_message_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_shares_a_message_is_bounded_before_it_is_unpacked() -> None:
-    """A Lives takes three bytes on the wire and two hundred in memory."""
+    """An AliveReply takes three bytes on the wire and two hundred in memory."""
     lives, most = pack(AliveReply(0, True)), coding.MAX_ITEMS
     assert len(list(items(message([lives] * most), OF_GATEWAYS))) == most
     with pytest.raises(Malformed, match=f"at most {most} items"):
@@ -124,3 +125,10 @@ def test_lists_have_entries_of_one_kind() -> None:
 
 def test_what_a_leader_says_first_has_the_tag_of_all_versions() -> None:
     assert msgpack.unpackb(pack(SYNC))[0] == 12
+
+
+def test_a_leader_of_another_version_is_named_whatever_it_says_else() -> None:
+    assert list(items(message([pack(SYNC)]), OF_LEADERS)) == [SYNC]
+    for fields in ((12, GATEWAY + 1), (12, GATEWAY - 1, *SYNC[1:])):
+        with pytest.raises(Malformed, match=f"of version {fields[1]}, this gateway's {GATEWAY}"):
+            list(items(message([msgpack.packb(fields)]), OF_LEADERS))
