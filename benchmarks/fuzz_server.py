@@ -34,11 +34,10 @@ import msgpack
 import numpy as np
 from aiohttp import web
 
+from benchmarks.hosting import hosted_run
 from edgeflock.server.app import create_app
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.outcomes import SEQUENCE_WINDOW
-from edgeflock.server.hosting.model import ModelSetup
-from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.codecs import sparse, values
@@ -78,6 +77,7 @@ MEMORY = next((folder for folder in ("/dev/shm",) if Path(folder).is_dir()), Non
 
 SETTINGS = (
     "evaluation.every=3600",
+    "server.open=true",
     "model.data=",
     # One at a time updates keep theta finite by arithmetic: this times the largest float, a million times.
     "coordination.learning_rate=1e-9",
@@ -376,7 +376,8 @@ async def served(config: Config, directory: Path) -> Any:
     with ExitStack() as opened:
         theta = np.random.default_rng(7).standard_normal(LAYOUT.size).astype(np.float32)
         claim = opened.enter_context(claim_run(directory, "server.directory", LAYOUT, theta, config, None))
-        app = create_app(config, HostedRun(claim.run, None, claim.engine, ModelSetup(), [], []))
+        hosted = opened.enter_context(hosted_run(claim, directory))
+        app = create_app(config, hosted)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:

@@ -29,13 +29,12 @@ from random import Random
 import numpy as np
 
 from benchmarks.audit import REGIME, Audit, copy_journal, digest_of, initial_theta
+from benchmarks.hosting import hosted_run
 from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT, random_update
 from edgeflock.client.transport import Link
 from edgeflock.papers.machine import machine
 from edgeflock.server.app import create_app, listen
-from edgeflock.server.hosting.model import ModelSetup
-from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import BaseExpired
@@ -116,11 +115,10 @@ def _serve(pipe: Connection, directory: str, port: int, *more: str) -> None:
         config = parse(overrides=["server.open=true", "model.data=", *settings, *more])
         pipe.send(None)
         began = time.perf_counter()
-        with claim_run(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
-            engine, journal = claim.engine, claim.journal
-            hosted = HostedRun("kill", None, engine, ModelSetup(), journal.evaluations(), journal.accounts())
+        claim_of = claim_run(Path(directory), "directory", LAYOUT, initial_theta(), config)
+        with claim_of as claim, hosted_run(claim, Path(directory)) as hosted:
             elapsed = time.perf_counter() - began
-            version, theta = engine.theta()
+            version, theta = claim.engine.theta()
             opened = Opened(version, digest_of(theta), elapsed * 1e3)
             async with listen(create_app(config, hosted), "127.0.0.1", port):
                 pipe.send(opened)

@@ -16,10 +16,9 @@ import numpy as np
 import psutil
 from aiohttp import web
 
+from benchmarks.hosting import hosted_run
 from benchmarks.plain import EXACT
 from edgeflock.server.app import create_app, listen
-from edgeflock.server.hosting.model import ModelSetup
-from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import chain, wire
@@ -53,8 +52,8 @@ def _serve_edgeflock(
             ]
         )  # fmt: skip
         theta = np.zeros(layout.size, np.float32)
-        with claim_run(Path(directory), "directory", layout, theta, config) as claim:
-            hosted = HostedRun("benchmark", None, claim.engine, ModelSetup(), [], [])
+        claim_of = claim_run(Path(directory), "directory", layout, theta, config)
+        with claim_of as claim, hosted_run(claim, Path(directory)) as hosted:
             async with listen(create_app(config, hosted), "127.0.0.1", 0) as port:
                 ready.send(port)
                 await asyncio.Event().wait()

@@ -12,6 +12,7 @@ import json
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,11 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
+from benchmarks.hosting import hosted_run
 from benchmarks.load import PAPER_CNN, process
 from benchmarks.plain import EXACT
 from edgeflock.papers.machine import machine
 from edgeflock.server.app import create_app, listen
-from edgeflock.server.hosting.model import ModelSetup
-from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.http.keys import HOST
 from edgeflock.server.ledger import DeviceTotals, claim_run
 from edgeflock.shared.settings.config import parse
@@ -47,9 +47,10 @@ def _serve(ready: Connection, devices: int, directory: str) -> None:
     async def main() -> None:
         config = parse(overrides=["server.open=true", "model.data=", *EXACT])
         theta = np.zeros(PAPER_CNN.size, np.float32)
-        with claim_run(Path(directory), "directory", PAPER_CNN, theta, config) as claim:
+        claim_of = claim_run(Path(directory), "directory", PAPER_CNN, theta, config)
+        with claim_of as claim, hosted_run(claim, Path(directory)) as hosted:
             known = [DeviceTotals(n, f"pi-{n}", n, 655 * n, 9120 * n) for n in range(1, devices + 1)]
-            app = create_app(config, HostedRun("benchmark", None, claim.engine, ModelSetup(), [], known))
+            app = create_app(config, replace(hosted, accounts=known))
             async with listen(app, "127.0.0.1", 0) as port:
                 ready.send(port)
                 await _changing(app)

@@ -20,13 +20,12 @@ from urllib.request import urlopen
 import psutil
 
 from benchmarks.audit import initial_theta
+from benchmarks.hosting import hosted_run
 from benchmarks.load import process
 from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT
 from edgeflock.server.app import create_app, listen
 from edgeflock.server.gateway import Gateway, GatewayAddress
-from edgeflock.server.hosting.model import ModelSetup
-from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.identity import own_certificate, server_tls
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.settings.config import parse
@@ -63,9 +62,9 @@ def _serve_leader(ready: Connection, directory: str, tls: bool, settings: Sequen
                 "coordination.learning_rate=1e-3", "coordination.window=65536", *settings,
             ]
         )  # fmt: skip
-        with claim_run(Path(directory), "directory", LAYOUT, initial_theta(), config) as claim:
+        claim_of = claim_run(Path(directory), "directory", LAYOUT, initial_theta(), config)
+        with claim_of as claim, hosted_run(claim, Path(directory)) as hosted:
             line = server_tls(own_certificate(Path(directory), "127.0.0.1"))[0] if tls else None
-            hosted = HostedRun("benchmark", None, claim.engine, ModelSetup(), [], [])
             async with listen(create_app(config, hosted), "127.0.0.1", 0, line) as port:
                 ready.send(port)
                 await asyncio.Event().wait()

@@ -73,12 +73,10 @@ def create_app(
         ]
     )
     app[keys.PIN], app[keys.PAGE_PATH] = hosted.pin, hosted.path
-    if hosted.register is not None:
-        app[keys.REGISTER], app[keys.LOGINS] = hosted.register, Logins(hosted.register)
+    app[keys.REGISTER], app[keys.LOGINS] = hosted.register, Logins(hosted.register)
+    app[keys.AUDIT] = hosted.audit
     if hosted.authority is not None:
         app[keys.AUTHORITY] = hosted.authority
-    if hosted.audit is not None:
-        app[keys.AUDIT] = hosted.audit
     app[keys.CONNECTION_LIMITS] = ConnectionLimits(config.limits)
     app[keys.ASSETS], app[keys.ATTEMPTS] = assets(), LoginAttempts()
     if config.server.browsers:
@@ -102,7 +100,7 @@ def create_app(
             max([sum(a.egress for a in hosted.accounts), *(e.egress for e in past)]),
         )
         registry = Registry(config.limits.devices, hosted.accounts)
-        for name, order in hosted.register.orders.items() if hosted.register is not None else ():
+        for name, order in hosted.register.orders.items():
             registry.restore_order(name, order.reason, dropped=order.dropped)
         hub = Hub(lambda: engine.published.version, traffic.total)
 
@@ -179,11 +177,8 @@ def create_app(
             "the task of the defence": guarding.run,
             "the health check": health.run,
             "the check of the lease": partial(watch_lease, hosted.loss_reason),
+            "the check for revoked tokens": partial(enforce, hosted.register, registry, watchers, gateways),
         }
-        if hosted.register is not None:
-            tasks["the check for revoked tokens"] = partial(
-                enforce, hosted.register, registry, watchers, gateways
-            )
         background = Background(writer, evaluator, hub, tasks)
         app[keys.HOST], app[keys.WRITER], app[keys.EVALUATOR], app[keys.FEED] = host, writer, evaluator, feed
         app[BACKGROUND], app[keys.LISTENERS], app[keys.WATCHERS] = background, listeners, watchers

@@ -159,13 +159,13 @@ async def hosting(
         hosted = HostedRun(
             claim.run,
             register,
+            Audit(directory),
             claim.engine,
             ModelSetup(input=tuple(config.model.input) or None),
             history,
             accounts,
             tls=tls,
             pin=pin,
-            audit=Audit(directory),
             authority=authority_of(config, directory, tls) if certificates else None,
         )
         if offered:

@@ -5,11 +5,10 @@ import sys
 from pathlib import Path
 
 from benchmarks.audit import REGIME, initial_theta
+from benchmarks.hosting import hosted_run
 from benchmarks.plain import EXACT
 from benchmarks.updates import LAYOUT
 from edgeflock.server.app import create_app, listen
-from edgeflock.server.hosting.model import ModelSetup
-from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.ledger import claim_run
 from edgeflock.shared.settings.config import parse
 
@@ -27,11 +26,8 @@ SETTINGS = (
 async def serve(directory: Path, host: str, port: int, settings: tuple[str, ...]) -> None:
     """Until it is ended. Prints a line once it listens."""
     config = parse(overrides=[*SETTINGS, *settings])
-    with claim_run(directory, "directory", LAYOUT, initial_theta(), config) as claim:
-        journal = claim.journal
-        hosted = HostedRun(
-            "faults", None, claim.engine, ModelSetup(), journal.evaluations(), journal.accounts()
-        )
+    claim_of = claim_run(directory, "directory", LAYOUT, initial_theta(), config)
+    with claim_of as claim, hosted_run(claim, directory) as hosted:
         async with listen(create_app(config, hosted), host, port):
             print("listening", flush=True)
             await asyncio.Event().wait()

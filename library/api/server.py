@@ -125,7 +125,6 @@ class Server:
             sockets = None if self._standby is None else self._standby.sockets
             served = serve(self.config, self._hosted, self._cancel_body, sockets)
             self._serving = await opening.enter_async_context(served)
-            assert self._hosted.register is not None, "every run that is opened has one"
             self._hosted.register.store_address(self.url, self._hosted.pin)
             self._was_over = self._active.app[EVALUATOR].state != "training"
             self._opened = opening.pop_all()
@@ -191,11 +190,9 @@ class Server:
     @property
     def token(self) -> str:
         """A token that lets devices join, within a day of its first use. It is empty in an open run."""
-        register = self._run.register
-        assert register is not None, "every run that is opened has one"
         if not self._token and not self.config.server.open:
             # Each start makes a new token, because the register keeps only hashes.
-            self._token = register.create("device", reusable=True, seconds=_DAY, labels={}).text
+            self._token = self._run.register.create("device", reusable=True, seconds=_DAY, labels={}).text
         return self._token
 
     @property

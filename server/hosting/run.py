@@ -51,8 +51,8 @@ class HostedRun:
     """The parts of a run that create_app needs."""
 
     run: str
-    register: Register | None
-    """None: everybody may take part and look, and nobody may act."""
+    register: Register
+    audit: Audit
     engine: Engine
     model: ModelSetup
     history: list[Evaluation]
@@ -66,7 +66,6 @@ class HostedRun:
     """TLS to listen with; None: plain HTTP."""
     pin: bytes = b""
     """The pin of the public key that devices see; empty: they compare none."""
-    audit: Audit | None = None
     description: Description | None = None
     """The description of samples, if they have names or units."""
     held_out: Sketch | None = None
@@ -150,6 +149,7 @@ def open_run(
             yield HostedRun(
                 run=claim.run,
                 register=register,
+                audit=Audit(directory),
                 engine=claim.engine,
                 model=model.setup,
                 history=claim.journal.evaluations(),
@@ -159,7 +159,6 @@ def open_run(
                 base=base,
                 tls=tls,
                 pin=pin,
-                audit=Audit(directory),
                 description=claim.data,
                 held_out=None if data is None else sketch_of(claim.run, data.x, data.y),
                 authority=authority,

@@ -132,8 +132,7 @@ async def roll_back(request: web.Request) -> web.Response:
 
 async def _store_order(request: web.Request, device: Device, order: StoredOrder | None) -> None:
     """Store the order for the next server. It returns when the order is durable."""
-    if (register := request.app.get(REGISTER)) is not None:
-        await asyncio.to_thread(register.order, device.name, order)
+    await asyncio.to_thread(request.app[REGISTER].order, device.name, order)
 
 
 def _record_change(request: web.Request, kind: EventKind, device: Device, because: str = "") -> None:

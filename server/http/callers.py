@@ -91,16 +91,13 @@ def cookie_of(request: web.Request) -> str:
 
 def is_open(app: web.Application) -> bool:
     """Whether everybody may take part in the run and watch it."""
-    return REGISTER not in app or app[HOST].config.server.open
+    return app[HOST].config.server.open
 
 
 def authenticate(app: web.Application, secret: str, login: str = "") -> Caller:
     """Return the owner of a secret or a login. Raises Unauthorized where the run is not open."""
-    register = app.get(REGISTER)
     try:
-        if register is None:
-            return NOBODY
-        return app[LOGINS].identify(login) if login else register.identify(secret)
+        return app[LOGINS].identify(login) if login else app[REGISTER].identify(secret)
     except Unauthorized:
         if not is_open(app):
             raise
@@ -138,6 +135,5 @@ def has_certificate(app: web.Application, caller: Caller, key: bytes | None) -> 
 
 
 def note(request: web.Request, name: str, action: str, address: str | None) -> None:
-    """Write to the audit log, if there is one, what a caller of this name did."""
-    if (audit := request.app.get(AUDIT)) is not None:
-        audit.note(name, action, address=address)
+    """Write to the audit log what a caller of this name did."""
+    request.app[AUDIT].note(name, action, address=address)

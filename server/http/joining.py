@@ -59,7 +59,7 @@ async def invite(request: web.Request) -> web.Response:
     reusable = (await read_object(request, ("reusable",))).get("reusable", False)
     if not isinstance(reusable, bool):
         raise bad_request("reusable must be true or false")
-    if TRAINING not in request.app or REGISTER not in request.app:
+    if TRAINING not in request.app:
         raise refusal(409, "no-browsers", "this server takes no browsers; set server.browsers and restart it")
     create = partial(request.app[REGISTER].create, "device", reusable=reusable, seconds=_INVITATION_SECONDS)
     token = await asyncio.to_thread(create)  # it waits for the disk

@@ -29,7 +29,6 @@ GATEWAYS = web.AppKey("gateways", Gateways)
 GRAPHS = web.AppKey("graphs", GraphStore)
 LISTENERS = web.AppKey("listeners", Listeners)
 LOGINS = web.AppKey("logins", Logins)
-"""It exists only with a register."""
 MODEL_FILE = web.AppKey("offered", Path)
 """It exists only if devices load the first model."""
 HEALTH = web.AppKey("health", RunHealth)

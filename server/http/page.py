@@ -67,8 +67,7 @@ async def log_in(request: web.Request) -> web.Response:
 @allows(EVERYBODY)
 async def log_out(request: web.Request) -> web.Response:
     """End the login of the cookie that comes along; without one nothing happens."""
-    if LOGINS in request.app:
-        await asyncio.to_thread(request.app[LOGINS].end, login_of(request))
+    await asyncio.to_thread(request.app[LOGINS].end, login_of(request))
     response = web.json_response({})
     response.del_cookie(cookie_of(request), path=request.app[PAGE_PATH], httponly=True, samesite="Strict")
     return response
@@ -85,7 +84,7 @@ async def get_history(request: web.Request) -> web.Response:
 
 def _refuse_login(request: web.Request, token: str, address: str, error: Refused) -> web.Response:
     """Count and note a failed login, and return the answer. Valid tokens are accepted in the meantime."""
-    account = request.app[REGISTER].find_account(token) if REGISTER in request.app else ""
+    account = request.app[REGISTER].find_account(token)
     if (wait := request.app[ATTEMPTS].count_failure(address, account)) > 0:
         refusal = problem(
             429,

@@ -77,4 +77,4 @@ def _authenticator_of(app: web.Application, caller: Caller) -> SessionAuthentica
     """Return the authenticator for this caller's session; None if the caller is not a device."""
     if caller.role != "device":
         return None
-    return SessionAuthenticator(app[REGISTER], caller, app[PIN], app.get(AUDIT))
+    return SessionAuthenticator(app[REGISTER], caller, app[PIN], app[AUDIT])

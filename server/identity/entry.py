@@ -18,7 +18,7 @@ class SessionAuthenticator:
     register: Register
     caller: Caller
     pin: bytes
-    audit: Audit | None
+    audit: Audit
     challenge: bytes = field(default_factory=lambda: os.urandom(CHALLENGE_BYTES))
 
     @property
@@ -44,8 +44,7 @@ class SessionAuthenticator:
     def quarantine(self, reason: str) -> Quarantined:
         """Quarantine the device; return the refusal for it."""
         refusal = self.register.quarantine(self.caller.name, reason)
-        if self.audit is not None:
-            self.audit.note(
-                "the server", f"quarantined {self.caller.name!r}", seconds=refusal.seconds, because=reason
-            )
+        self.audit.note(
+            "the server", f"quarantined {self.caller.name!r}", seconds=refusal.seconds, because=reason
+        )
         return refusal

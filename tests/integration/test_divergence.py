@@ -77,7 +77,6 @@ def dense(sequence: int, base: int, gradient: NDArray[np.float32]) -> Update:
 @asynccontextmanager
 async def served(config: Config, hosted: HostedRun) -> AsyncIterator[int]:
     async with listen(create_app(config, hosted), "127.0.0.1", 0) as port:
-        assert hosted.register is not None
         store_token(hosted.register, ADMIN, "admin")
         yield port
 

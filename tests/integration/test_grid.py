@@ -17,7 +17,7 @@ from edgeflock.server.app import create_app
 from edgeflock.server.hosting.model import ModelSetup
 from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.http.roles import Access
-from edgeflock.server.identity import Role
+from edgeflock.server.identity import Audit, Role
 from edgeflock.shared.identity import Token
 from edgeflock.shared.protocol.messages import (
     TAGS,
@@ -172,7 +172,9 @@ async def people(hosted: Hosted) -> AsyncIterator[People]:
 
 def routes(hosted: Hosted) -> set[str]:
     """Every one of the application. Each says beside it who may use it."""
-    app = create_app(hosted.config, HostedRun("x", None, hosted.engine, ModelSetup(), [], []))
+    app = create_app(
+        hosted.config, HostedRun("x", hosted.register, Audit(Path()), hosted.engine, ModelSetup(), [], [])
+    )
     for route in app.router.routes():
         assert isinstance(getattr(route.handler, "access", None), Access), route
     return {

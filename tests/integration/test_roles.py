@@ -317,7 +317,6 @@ def test_a_run_has_a_token_for_its_operator(tmp_path: Path) -> None:
     config = parse(overrides=[f"server.directory={tmp_path}", "model.data="])
     file = tmp_path / "admin-token"
     with open_run(config) as opened:
-        assert opened.register is not None
         secret = file.read_text().strip()
         assert opened.register.identify(secret).role == "admin"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600

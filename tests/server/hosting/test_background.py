@@ -8,9 +8,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from benchmarks.hosting import hosted_run
 from edgeflock.server import app as server_app
-from edgeflock.server.hosting.model import ModelSetup
-from edgeflock.server.hosting.run import HostedRun
 from edgeflock.server.ledger import Journal
 from edgeflock.server.ledger.claim import claim_run
 from edgeflock.server.monitoring.evaluation import Evaluator
@@ -21,14 +20,16 @@ from tests.hosting import LAYOUT, hosting, initial_theta
 
 
 def settings(directory: Path) -> Config:
-    return parse(overrides=["server.port=0", "model.data=", f"server.directory={directory}"])
+    return parse(
+        overrides=["server.port=0", "server.open=true", "model.data=", f"server.directory={directory}"]
+    )
 
 
 async def serve_until(directory: Path, act: Callable[[int], None]) -> None:
     """Serve, and `act` on the port once it listens."""
     config = settings(directory)
-    with claim_run(directory, "server.directory", LAYOUT, initial_theta(LAYOUT.size), config) as claim:
-        hosted = HostedRun(claim.run, None, claim.engine, ModelSetup(), [], [])
+    claim_of = claim_run(directory, "server.directory", LAYOUT, initial_theta(LAYOUT.size), config)
+    with claim_of as claim, hosted_run(claim, directory) as hosted:
         async with server_app.serve(config, hosted) as served:
             act(served.port)
             await served.ended.wait()
