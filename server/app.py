@@ -88,8 +88,6 @@ def create_app(
     adapted, shape = hosted.model.adapted, hosted.model.input
     info = info_of(config.model, hosted.run, hosted.engine.layout, shape, hosted.description, adapted)
     app[keys.MODEL_EXPORTS] = ModelExports(info, hosted.model.data)
-    if hosted.first_model is not None:
-        app[keys.MODEL_FILE] = hosted.first_model
 
     async def run(app: web.Application) -> AsyncIterator[None]:
         engine = hosted.engine
@@ -148,7 +146,7 @@ def create_app(
         )
         signer = hosted.authority if config.server.client_certificates else None
         authority = "" if signer is None else signer.pem
-        gateways = app[keys.GATEWAYS] = Gateways(host, writer, hosted.pin, hosted.first_model, authority)
+        gateways = app[keys.GATEWAYS] = Gateways(host, writer, hosted.pin, authority)
         on_evaluation, close_trackers = _start_trackers(host, hub, listeners)
         evaluator = Evaluator(
             engine,

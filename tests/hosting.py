@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from edgeflock.server.identity import Audit, Register, Role, own_certificate, pi
 from edgeflock.server.identity.records import StoredToken
 from edgeflock.server.ledger.claim import claim_run
 from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.offered import FIRST_MODEL, save_first_model
+from edgeflock.server.ledger.offered import save_first_model
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.roster.hub import Hub
 from edgeflock.server.roster.rate_limiter import RateLimiters
@@ -141,7 +141,8 @@ async def hosting(
     """
     # Nothing is to happen by the clock while a test looks.
     admission = f"server.open={str(not closed).lower()}"
-    config = parse(overrides=["evaluation.every=3600", "model.data=", admission, *EXACTLY, *settings])
+    place = [f"server.directory={directory}"] * offered
+    config = parse(overrides=["evaluation.every=3600", "model.data=", admission, *place, *EXACTLY, *settings])
     directory.mkdir(exist_ok=True)
     _begin(directory, run, config.model.module, layout, start)
     with ExitStack() as opened:
@@ -172,7 +173,6 @@ async def hosting(
             claim.engine.outlet.offer(
                 claim.journal.snapshot(first=True).theta, partial(save_first_model, directory)
             )
-            hosted = replace(hosted, first_model=directory / FIRST_MODEL)
         app = create_app(config, hosted)
         async with listen(app, "127.0.0.1", port, tls) as bound:
             view = app[HOST]

@@ -20,7 +20,6 @@ from edgeflock.server.hosting.program_objects import NO_OBJECTS, ServerObjects
 from edgeflock.server.hosting.tls import authority_of, server_context
 from edgeflock.server.identity import Audit, Authority, Register, write_admin_token
 from edgeflock.server.ledger import (
-    FIRST_MODEL,
     Claim,
     DeviceTotals,
     Waiting,
@@ -58,8 +57,6 @@ class HostedRun:
     history: list[Evaluation]
     accounts: list[DeviceTotals]
     find_suspect: FindSuspect = lambda after, until: None
-    first_model: Path | None = None
-    """The file that devices load the first model from, if they cannot make it."""
     base: Base | None = None
     """The frozen part of the model, whose file is next to the journal."""
     tls: ssl.SSLContext | None = None
@@ -130,7 +127,8 @@ def open_run(
                 f"server.directory = {str(directory)!r} holds a run that began with other weights than "
                 f"model.weights = {config.model.weights!r}; choose another one, or leave model.weights out"
             )
-        first_model = _offer(claim, directory, first) if claim.engine.start is None else None
+        if claim.engine.start is None:
+            _offer(claim, directory, first)
         adapted = model.setup.adapted
         base = None if adapted is None else adapted.describe(save_base(directory, adapted.file))
         if (targets := model.setup.targets) is not None and (warning := targets.problem):
@@ -155,7 +153,6 @@ def open_run(
                 history=claim.journal.evaluations(),
                 accounts=claim.journal.accounts(),
                 find_suspect=partial(largest_step, claim.journal, model.layout),
-                first_model=first_model,
                 base=base,
                 tls=tls,
                 pin=pin,
@@ -178,8 +175,8 @@ def open_run(
             )
 
 
-def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
-    """Return the file that devices may load `first` from, the model at version 0."""
+def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> None:
+    """Let devices load `first`, the model at version 0, from a file."""
     try:
         claim.engine.outlet.offer(first, partial(save_first_model, directory))
     except OSError as error:
@@ -187,4 +184,3 @@ def _offer(claim: Claim, directory: Path, first: NDArray[np.float32]) -> Path:
             f"server.directory = {str(directory)!r} cannot store the first model: {error}; free some disk "
             "space"
         ) from error
-    return directory / FIRST_MODEL

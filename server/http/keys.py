@@ -1,7 +1,5 @@
 """The keys under which handlers find the server's parts, and the connection of a request."""
 
-from pathlib import Path
-
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits, GuardedConnection
@@ -29,8 +27,6 @@ GATEWAYS = web.AppKey("gateways", Gateways)
 GRAPHS = web.AppKey("graphs", GraphStore)
 LISTENERS = web.AppKey("listeners", Listeners)
 LOGINS = web.AppKey("logins", Logins)
-MODEL_FILE = web.AppKey("offered", Path)
-"""It exists only if devices load the first model."""
 HEALTH = web.AppKey("health", RunHealth)
 PAGE_PATH = web.AppKey("page_path", str)
 """The path of the page, as browsers see it."""

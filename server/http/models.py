@@ -19,10 +19,10 @@ from edgeflock.server.http.bodies import (
     send_file,
 )
 from edgeflock.server.http.callers import caller_of
-from edgeflock.server.http.keys import CONNECTION, EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, MODEL_FILE, WRITER
+from edgeflock.server.http.keys import CONNECTION, EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, WRITER
 from edgeflock.server.http.middleware import charge
 from edgeflock.server.http.roles import ADMIN, DEVICE, GRAPH, VIEWER, allows
-from edgeflock.server.ledger import BASE
+from edgeflock.server.ledger import BASE, FIRST_MODEL
 from edgeflock.server.monitoring.best_model import BEST, summary
 from edgeflock.shared.artifacts import digest_of, safetensors_file
 from edgeflock.shared.artifacts.safetensors_file import SavedModel
@@ -73,9 +73,10 @@ async def get_start(request: web.Request) -> web.StreamResponse:
 
     docs/protocol.md is the reference.
     """
-    path, weights = request.app.get(MODEL_FILE), request.app[HOST].engine.outlet.first_model
-    if path is None or weights is None:
+    host = request.app[HOST]
+    if (weights := host.engine.outlet.first_model) is None:
         return problem(404, "no-start", "devices make the first model of this run: the Welcome says how")
+    path = Path(host.config.server.directory) / FIRST_MODEL
     return await _send_file(request, path, weights.digest, weights.size)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from aiohttp import web
 
 from edgeflock.server.engine import Published
+from edgeflock.server.ledger import FIRST_MODEL
 from edgeflock.server.publication import Changes
 from edgeflock.server.sessions.context import RunHost
 from edgeflock.server.sessions.gateways.changes import ChangeLog
@@ -29,12 +30,9 @@ class Gateways:
     They get each version once it is durable, and before any device has a receipt for it.
     """
 
-    def __init__(
-        self, host: RunHost, writer: Writer, pin: bytes, model_file: Path | None, authority: str
-    ) -> None:
+    def __init__(self, host: RunHost, writer: Writer, pin: bytes, authority: str) -> None:
         """`pin`: see gateway.Sync. `authority` (PEM) signs certificates of devices; empty: they need none."""
-        self.host, self.writer, self._authority = host, writer, authority
-        self._pin, self._model_file = pin, model_file
+        self.host, self.writer, self._pin, self._authority = host, writer, pin, authority
         self._published: Published | None = None
         self._changes: ChangeLog | None = None
         """None: no gateway needs changes, so they are not recorded."""
@@ -101,13 +99,14 @@ class Gateways:
                 self.connections.append(connection)
                 return
             self._published = now = engine.published
+            file = Path(host.config.server.directory) / FIRST_MODEL
             terms = host.welcome(now.version, engine.outlet.weights(), 0, b"")
             sync = gateway.Sync(
                 gateway.GATEWAY,
                 wire.encode(terms),
                 json.dumps(_gateway_settings(host)),
                 engine.theta()[1].astype("<f4").tobytes(),
-                b"" if self._model_file is None else self._model_file.read_bytes(),
+                b"" if engine.outlet.first_model is None else file.read_bytes(),
                 self._pin,
                 self._changes.mark,
                 self._authority,

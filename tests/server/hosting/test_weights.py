@@ -87,9 +87,8 @@ def test_a_run_begins_with_them_and_its_journal_has_them(tmp_path: Path) -> None
     with open_run(settings(directory, f"model.weights={file}")) as hosted:
         assert hosted.engine.start is None
         assert hosted.engine.theta()[1].tobytes() == theta
-        assert hosted.first_model == directory / FIRST_MODEL
-        assert hosted.first_model.stat().st_mode & 0o777 == 0o600
-        offered, octets = hosted.engine.outlet.first_model, hosted.first_model.read_bytes()
+        assert (directory / FIRST_MODEL).stat().st_mode & 0o777 == 0o600
+        offered, octets = hosted.engine.outlet.first_model, (directory / FIRST_MODEL).read_bytes()
     with open_run(settings(directory)) as again:
         assert again.engine.theta()[1].tobytes() == theta, "the run's, not the settings'"
         first = again.engine.outlet.first_model, (directory / FIRST_MODEL).read_bytes()
@@ -123,5 +122,5 @@ def test_a_run_that_began_with_others_is_left_alone(tmp_path: Path) -> None:
 def test_where_devices_make_the_first_model_none_is_kept(tmp_path: Path) -> None:
     with open_run(settings(tmp_path, module=DIGITS)) as hosted:
         outlet = hosted.engine.outlet
-        assert (hosted.first_model, outlet.first_model, outlet.weights()) == (None, None, None)
+        assert (outlet.first_model, outlet.weights()) == (None, None)
     assert not (tmp_path / FIRST_MODEL).exists()
