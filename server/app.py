@@ -18,6 +18,7 @@ from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.coordination import Push
 from edgeflock.server.database import JournalLost, redact
 from edgeflock.server.engine import Accepted
+from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.findings import AgreementTracker
 from edgeflock.server.hosting.background import Background
 from edgeflock.server.hosting.run import HostedRun
@@ -125,20 +126,18 @@ def create_app(
             sums = SecureSums(hosted.run, config, engine, writer, note)
         relay = Relay(config.injection, config.limits.samples)
         paces = RateLimiters(config.limits)
+        described = shape, hosted.description, hosted.model.app, hosted.held_out
+        terms = welcome(
+            *(hosted.run, config, engine.layout, engine.start, *described, hosted.model.personal, hosted.base)
+        )
         host = RunHost(
-            run=hosted.run,
             config=config,
             engine=engine,
             hub=hub,
             traffic=traffic,
             relay=relay,
             rate_limiters=paces,
-            input=shape,
-            description=hosted.description,
-            app=hosted.model.app,
-            held_out=hosted.held_out,
-            personal=hosted.model.personal,
-            base=hosted.base,
+            terms=terms,
             registry=registry,
             sums=sums,
             extra_tensors=hosted.model.extras,
@@ -205,7 +204,7 @@ def _start_trackers(
     def on_failure(text: str) -> None:
         loop.call_soon_threadsafe(hub.note, "warning", None, text)
 
-    tracked = RunInfo(host.run, Path(host.config.server.directory), flat_settings(host))
+    tracked = RunInfo(host.terms.run, Path(host.config.server.directory), flat_settings(host))
     trackers = Trackers(host.config.evaluation.trackers, tracked, on_failure)
 
     def on_evaluation(evaluation: Evaluation | None) -> None:

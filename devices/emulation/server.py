@@ -10,9 +10,7 @@ from edgeflock.server.engine import Accepted, Answer, Engine
 from edgeflock.server.roster import Device, RateLimiters, Relay
 from edgeflock.server.sessions import PendingUpdate, SecureSums, SessionContext, settle
 from edgeflock.shared.errors import Refused, RunComplete, SessionRefused
-from edgeflock.shared.model.held_out import Sketch
-from edgeflock.shared.model.lora import Base
-from edgeflock.shared.model.personal import Personal
+from edgeflock.shared.protocol.messages import Welcome
 from edgeflock.shared.settings.config import Config
 
 T = TypeVar("T")
@@ -50,10 +48,7 @@ class EmulatedServer:
         config: Config,
         engine: Engine,
         on_commit: Callable[[], None],
-        shape: tuple[int, ...] | None,
-        held_out: Sketch | None = None,
-        personal: Personal | None = None,
-        base: Base | None = None,
+        terms: Welcome,
         *,
         on_applied: Callable[[Push, Accepted], None],
         on_abandoned: Callable[[int, str], None] = lambda device, reason: None,
@@ -69,17 +64,12 @@ class EmulatedServer:
         is_private = config.coordination.traits.private
         self.relay = Relay(config.injection, config.limits.samples)
         self.context = SessionContext(
-            run="fleet",
             config=config,
             engine=engine,
             traffic=self.traffic,
             relay=self.relay,
             rate_limiters=RateLimiters(config.limits),
-            input=shape,
-            description=None,
-            held_out=held_out,
-            personal=personal,
-            base=base,
+            terms=terms,
             sums=SecureSums("fleet", config, engine, self, on_abandoned) if is_private else None,
         )
         self._round_changed = asyncio.Event()

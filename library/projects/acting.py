@@ -74,7 +74,7 @@ def check_policy(config: Config) -> PolicyCheck:
     flat = FlatModule(module, loss, config.model.seed)
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.model.seed)
-    terms = welcome("check", config, flat.layout, 0, 0, start, shape=evaluated.shape)
+    terms = welcome("check", config, flat.layout, start, shape=evaluated.shape)
     scores = EpisodeScores(flat, evaluated)
     first = -scores.evaluate(theta)[0]
     graphs = export_model(module, loss, *evaluated.example(8))

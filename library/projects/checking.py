@@ -144,7 +144,7 @@ def check_project(
     check_limits(config, flat.layout)
     theta, start = first_model(flat, config.model.weights, config.model.seed)
     adapted = flat.adapted()
-    terms = welcome("check", config, flat.layout, 0, 0, start, shape=shape, description=description)
+    terms = welcome("check", config, flat.layout, start, shape=shape, description=description)
     sketch = sketch_of(terms.run, held_out.x, held_out.y)
     # What a device does with its data as it joins, and the first update that it would send.
     backend, random = _backend(config, flat.base_theta()), np.random.default_rng(0)

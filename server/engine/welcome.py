@@ -11,7 +11,7 @@ from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.lora import Base
 from edgeflock.shared.model.personal import Personal
-from edgeflock.shared.model.start import Start, Weights
+from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.messages import PROTOCOL, SumTerms, Welcome
 from edgeflock.shared.settings.config import ADAFACTOR, Config
 
@@ -23,11 +23,7 @@ def welcome(
     run: str,
     config: Config,
     layout: Layout,
-    version: int,
-    sequence: int,
     start: Start | None = None,
-    weights: Weights | None = None,
-    secret: bytes = b"",
     shape: tuple[int, ...] | None = None,
     description: Description | None = None,
     app: bytes = b"",
@@ -35,12 +31,11 @@ def welcome(
     personal: Personal | None = None,
     base: Base | None = None,
 ) -> Welcome:
-    """Return the Welcome for a device whose highest accepted sequence number is `sequence`.
+    """Return the Welcome for a new device at version 0.
 
-    `secret` is for this device alone. `shape` is the shape of a sample's x, if known; `description` is the
-    rest of the data's description. `app` is for the devices' own apps. `held_out` is a sketch of the held-out
-    rows. `personal` describes the layers that devices train for themselves, `base` those that are frozen.
-    `layout` lacks both.
+    `shape` is the shape of a sample's x, if known; `description` is the rest of the data's description. `app`
+    is for the devices' own apps. `held_out` is a sketch of the held-out rows. `personal` describes the layers
+    that devices train for themselves, `base` those that are frozen. `layout` lacks both.
     """
     compression = config.compression
     significance = None
@@ -58,8 +53,8 @@ def welcome(
         loss=config.model.loss,
         layout=list(layout.shapes()),
         start=start,
-        version=version,
-        sequence=sequence,
+        version=0,
+        sequence=0,
         batch=config.local.batch,
         local_steps=config.local.steps,
         local_rate=config.local.rate,
@@ -72,8 +67,6 @@ def welcome(
         frame_bytes=frame_bytes(config, layout),
         alpha=config.injection.alpha,
         beta=config.injection.beta,
-        weights=weights,
-        secret=secret,
         significance=significance,
         decays=significance is not None and compression.significance_decay,
         elastic=coordination.moving_rate if elastic else 0.0,

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -115,7 +116,8 @@ class FlowerRun:
         version, arrays, _ = self._current_model()
         flower_node = self._node(node)
         last = self.engine.receipts.last_sequence(flower_node.device)
-        terms = welcome(self._run, self._config, self._template.sent_layout, version, last)
+        terms = welcome(self._run, self._config, self._template.sent_layout)
+        terms = replace(terms, version=version, sequence=last)
         return train_message(node, arrays, terms, config, self._keys, ttl, refused=flower_node.refused)
 
     def send(self, grid: Grid, question: Message, now: float) -> None:

@@ -163,7 +163,7 @@ class Gateway:
         if self.upstream.mirror is None or context is None:
             return "waits for its leader"
         devices, version = len(self.upstream.devices), context.published.version
-        return f"{devices} device{'s' * (devices != 1)} of run {context.run} at version {version}"
+        return f"{devices} device{'s' * (devices != 1)} of run {context.terms.run} at version {version}"
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard], client_max_size=_LONGEST_BODY)
@@ -288,7 +288,7 @@ class Gateway:
     async def _base(self, request: web.Request) -> web.StreamResponse:
         """Return the frozen base, which is requested from the leader once. Its bytes are counted apart."""
         await self._authenticate(request)
-        base, upstream = self.context.base, self.upstream
+        base, upstream = self.context.terms.base, self.upstream
         if base is None:
             return problem(404, "no-base", "all parameters of this run's model are trained (model.lora)")
         found = self.leaders.fetch(upstream.http, self.leaders.url / "v1/base", fixed=True)

@@ -62,7 +62,6 @@ class Mirror:
         self.terms = terms
         self.config = Config.model_validate(json.loads(sync.config))
         self.layout = Layout.from_shapes(terms.layout)  # type: ignore[arg-type]  # leaders are believed
-        self.start = terms.start
         self.theta = gateway_coding.numbers(sync.theta, "<f4")
         if self.theta.size != self.layout.size:
             raise Malformed(f"theta has {self.theta.size} numbers, the layout {self.layout.size}")
@@ -107,20 +106,14 @@ class Mirror:
 
     def context(self, traffic: Traffic, relay: GatewayRelay) -> SessionContext:
         """Return the context of sessions while this leader is followed."""
-        config, terms = self.config, self.terms
+        config = self.config
         return SessionContext(
-            run=terms.run,
             config=config,
             engine=self,
             traffic=traffic,
             relay=relay,
             rate_limiters=RateLimiters(config.limits),
-            input=terms.input,
-            description=terms.data,
-            app=terms.app,
-            held_out=terms.held_out,
-            personal=terms.personal,
-            base=terms.base,
+            terms=self.terms,
             adds_model=not config.takes_turns,  # there a device asks, and the leader says when
         )
 

@@ -86,7 +86,7 @@ def has_login(request: web.Request) -> bool:
 
 def cookie_of(request: web.Request) -> str:
     """The cookie's name. It contains the run, since a browser sends cookies to all ports of a host."""
-    return f"edgeflock-{request.app[HOST].run}"
+    return f"edgeflock-{request.app[HOST].terms.run}"
 
 
 def is_open(app: web.Application) -> bool:

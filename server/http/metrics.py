@@ -87,7 +87,7 @@ def run_metrics(
 ) -> Iterator[Metric]:
     tally, relay = host.hub.tally, host.relay
     yield InfoMetricFamily(
-        "edgeflock_run", "The run.", value={"run": host.run, "model": host.config.model.module}
+        "edgeflock_run", "The run.", value={"run": host.terms.run, "model": host.config.model.module}
     )
     for name, text, count in (
         ("updates", "Updates that were accepted since the run began.", overview.version),

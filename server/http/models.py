@@ -85,10 +85,10 @@ async def get_start(request: web.Request) -> web.StreamResponse:
 async def get_base(request: web.Request) -> web.StreamResponse:
     """The frozen part of a model with adapters, as little-endian float32. Its bytes are counted apart."""
     host = request.app[HOST]
-    if host.base is None:
+    if (base := host.terms.base) is None:
         return problem(404, "no-base", "all parameters of this run's model are trained (model.lora)")
     path = Path(host.config.server.directory) / BASE
-    return await _send_file(request, path, host.base.digest, host.base.size, is_base=True)
+    return await _send_file(request, path, base.digest, base.size, is_base=True)
 
 
 async def _send_file(
@@ -154,7 +154,7 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
             403, "forbidden", "precision=int8 is computed for a viewer's or an admin's token alone"
         )
     host = request.app[HOST]
-    if host.personal is not None:
+    if host.terms.personal is not None:
         reason = (
             "each device has layers of its own (model.personal): pull safetensors, or keep it on a device"
         )

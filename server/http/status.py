@@ -153,7 +153,7 @@ def status(
         "evaluation_failed": evaluator.failed_at is not None,
         "ingress": traffic.total.ingress,
         "egress": traffic.total.egress,
-        "base": None if host.base is None else _base(host.base, traffic.base),
+        "base": None if host.terms.base is None else _base(host.terms.base, traffic.base),
         "records": {
             kind.__name__: {"ingress": traffic.received[kind], "egress": traffic.sent[kind]} for kind in TAGS
         },

@@ -95,7 +95,7 @@ class Feed:
     def _run(self) -> RunFacts:
         host, layout = self._host, self._host.layout
         return RunFacts(
-            run=host.run,
+            run=host.terms.run,
             model=host.config.model.module,
             parameters=layout.parameters.size,
             layout_size=layout.size,

@@ -123,7 +123,7 @@ class RunHealth:
             commit_seconds=self._writer.commit_seconds,
             devices=tuple(statuses),
             targets=self._targets,
-            labels=() if host.description is None else host.description.labels,
+            labels=() if host.terms.data is None else host.terms.data.labels,
             outdated=host.registry.outdated,
         )
 

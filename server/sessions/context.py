@@ -1,22 +1,18 @@
 """The parts of a run that sessions use (`SessionContext`), and those that only its server has (`RunHost`)."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from edgeflock.server.connections import Traffic
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted, Engine, Published
-from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.publication import Outlet
 from edgeflock.server.roster import Hub, RateLimiters, Registry, Relay
 from edgeflock.server.sessions.answers import PendingUpdate, SumAnswer
-from edgeflock.shared.model.description import Description
-from edgeflock.shared.model.held_out import Sketch
 from edgeflock.shared.model.layout import ExtraState, Layout
-from edgeflock.shared.model.lora import Adapted, Base
-from edgeflock.shared.model.personal import Personal
-from edgeflock.shared.model.start import Start, Weights
+from edgeflock.shared.model.lora import Adapted
+from edgeflock.shared.model.start import Weights
 from edgeflock.shared.protocol.frames import RunState
 from edgeflock.shared.protocol.messages import SecureSum, Welcome
 from edgeflock.shared.settings.config import Config
@@ -29,8 +25,6 @@ class ServedModel(Protocol):
 
     @property
     def layout(self) -> Layout: ...
-    @property
-    def start(self) -> Start | None: ...
     @property
     def published(self) -> Published: ...
     @property
@@ -48,24 +42,13 @@ class Sums(Protocol):
 class SessionContext:
     """The parts of a run that a session uses, at a server or at a gateway."""
 
-    run: str
     config: Config
     engine: ServedModel
     traffic: Traffic
     relay: Relay
     rate_limiters: RateLimiters
-    input: tuple[int, ...] | None
-    """The shape of a sample's x, if it is known."""
-    description: Description | None
-    """The names and units of the numbers in x, if the data have any."""
-    app: bytes = b""
-    """Data for the devices' own apps."""
-    held_out: Sketch | None = None
-    """A sketch of the rows that the run is evaluated on."""
-    personal: Personal | None = None
-    """The layers that devices train for themselves."""
-    base: Base | None = None
-    """The layers that are frozen."""
+    terms: Welcome
+    """The Welcome, without what is one device's own."""
     sums: Sums | None = None
     """The secure sums, in a run of such."""
     adds_model: bool = False
@@ -83,7 +66,7 @@ class SessionContext:
     def public_status(self, state: RunState) -> dict[str, Any]:
         """Return what every participant may read of the run, in plain JSON types."""
         return {
-            "run": self.run,
+            "run": self.terms.run,
             "state": state,
             "diverged": self.published.diverged,
             "model": self.config.model.module,
@@ -94,10 +77,7 @@ class SessionContext:
 
     def welcome(self, version: int, weights: Weights | None, sequence: int, secret: bytes) -> Welcome:
         """Return the Welcome for a device: the first model's file, its last update and its secret."""
-        return welcome(
-            *(self.run, self.config, self.layout, version, sequence, self.engine.start, weights, secret),
-            *(self.input, self.description, self.app, self.held_out, self.personal, self.base),
-        )
+        return replace(self.terms, version=version, weights=weights, sequence=sequence, secret=secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,4 +11,4 @@ from edgeflock.shared.settings.config import Config
 
 def welcome_of(contents: dict[str, NDArray[np.generic]], evaluate: int = 0) -> Welcome:
     arrays = Arrays.from_arrays(contents, ())
-    return welcome("5f3c0ad1e2b49687", Config(), arrays.layout, 0, 0, app=encode(App({}, evaluate, arrays)))
+    return welcome("5f3c0ad1e2b49687", Config(), arrays.layout, app=encode(App({}, evaluate, arrays)))

@@ -25,6 +25,7 @@ from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
+from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.hosting import trusting
 from edgeflock.server.hosting.weights import first_model, personal_layers
 from edgeflock.server.ledger import Journal, open_engine
@@ -159,14 +160,21 @@ class _FleetRun:
             theta = layers.split.split(theta)[0] if start is None else generate(start, layout)
         journal.begin_run("fleet", file.model.module, layout, theta, 0.0, start)
         self._engine = open_engine(journal, layout, file)
+        shape = None if isinstance(self._test.x, Fields) else self._test.x.shape[1:]
+        watched = listening.on_finding is not None
+        held_out = sketch_of("fleet", self._test.x, self._test.y) if watched else None
+        base = None if adapted is None else adapted.describe(sha256(adapted.file.data).digest())
+        terms = welcome(
+            *("fleet", file, layout, self._engine.start, shape),
+            held_out=held_out,
+            personal=personal,
+            base=base,
+        )
         self._server = EmulatedServer(
             file,
             self._engine,
             self._on_commit,
-            None if isinstance(self._test.x, Fields) else self._test.x.shape[1:],
-            sketch_of("fleet", self._test.x, self._test.y) if listening.on_finding is not None else None,
-            personal,
-            None if adapted is None else adapted.describe(sha256(adapted.file.data).digest()),
+            terms,
             on_applied=self._on_applied,
         )
         self._watch = Watch(layout.parameters.size, prepared.targets, prepared.test.description.labels)

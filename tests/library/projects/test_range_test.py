@@ -47,7 +47,7 @@ def ramp(curvature: float, *settings: str, step: float = 0.0) -> RangeTest:
     return range_test(
         backend,
         Shuffled(data, np.random.default_rng(0)),
-        welcome("check", config, backend.layout, 0, 0),
+        welcome("check", config, backend.layout),
         Regime.from_config(config),
         THETA,
         backend.loss,

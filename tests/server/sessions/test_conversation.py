@@ -10,6 +10,7 @@ import pytest
 from edgeflock.server.connections import Traffic
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
+from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.roster import Device, RateLimiters, Relay
 from edgeflock.server.sessions import Conversation, SessionContext
 from edgeflock.server.sessions.conversation import R
@@ -56,14 +57,12 @@ class Host:
         self.verdict: Quarantined | None = None
         self.complete: str | None = None
         context = SessionContext(
-            run="run",
             config=config,
             engine=self.engine,
             traffic=Traffic(),
             relay=self.relay,
             rate_limiters=RateLimiters(config.limits),
-            input=None,
-            description=None,
+            terms=welcome("run", config, LAYOUT),
         )
         self.conversation = Conversation(context, self, self, self, self.device, None, self.noted.append)
 
