@@ -286,22 +286,13 @@ class Gateway:
         return response
 
     async def _base(self, request: web.Request) -> web.StreamResponse:
-        """Return the frozen base, which is requested from the leader once. Its bytes are counted apart."""
-        await self._authenticate(request)
-        base, upstream = self.context.terms.base, self.upstream
-        if base is None:
-            return problem(404, "no-base", "all parameters of this run's model are trained (model.lora)")
-        found = self.leaders.fetch(upstream.http, self.leaders.url / "v1/base", fixed=True)
-        status, headers, octets = await upstream.run_while_led(found)
-        if status != 200:
-            return web.Response(status=status, headers=dict(headers), body=octets)
-        return await send_file(request, BytesIO(octets), base.digest.hex(), len(octets))
+        """Return the frozen base, or a range of it."""
+        return await self._file(request, self.leaders.url / "v1/base", fixed=True, whole=False)
 
     async def _graph(self, request: web.Request) -> web.StreamResponse:
-        """Return a training graph, which is requested from the leader once."""
-        response = await self._file(
-            request, self.leaders.url / "v1/graphs" / request.match_info["kind"], fixed=True
-        )
+        """Return a training graph."""
+        url = self.leaders.url / "v1/graphs" / request.match_info["kind"]
+        response = await self._file(request, url, fixed=True)
         if response.status == 200:
             response.enable_compression()
         return response
@@ -315,16 +306,20 @@ class Gateway:
         url = self.leaders.url / f"v1/model.{request.match_info['format']}" % {"version": version}
         return await self._file(request, url)
 
-    async def _file(self, request: web.Request, url: URL, *, fixed: bool = False) -> web.Response:
+    async def _file(
+        self, request: web.Request, url: URL, *, fixed: bool = False, whole: bool = True
+    ) -> web.StreamResponse:
         """Return a file of the leader, which is requested once if it is `fixed`."""
         await self._authenticate(request)
         upstream = self.upstream
-        status, headers, octets = await upstream.run_while_led(
-            self.leaders.fetch(upstream.http, url, fixed=fixed)
-        )
+        found = self.leaders.fetch(upstream.http, url, fixed=fixed)
+        status, headers, octets = await upstream.run_while_led(found)
         if status != 200:
             return web.Response(status=status, headers=dict(headers), body=octets)
-        return octets_response(octets, 200, add_etag(request, headers["ETag"].strip('"'), dict(headers)))
+        digest = headers["ETag"].strip('"')
+        if not whole:
+            return await send_file(request, BytesIO(octets), digest, len(octets))
+        return octets_response(octets, 200, add_etag(request, digest, dict(headers)))
 
     async def _join(self, request: web.Request) -> web.StreamResponse:
         """Forward a request to join to the leader, which decides."""
