@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+import math
 from contextlib import suppress
 from io import BytesIO
 from typing import Any, BinaryIO
 
 from aiohttp import web
 
-from edgeflock.server.identity import LOGIN_SECONDS
-from edgeflock.server.web import HEADERS, Asset
+from edgeflock.server.identity import LOGIN_SECONDS, Audit, Register
+from edgeflock.server.web import HEADERS, Asset, LoginAttempts
+from edgeflock.shared.errors import Refused
 
 _LONGEST_LOGIN = 4096
 """The most bytes of a login's body."""
@@ -21,6 +23,7 @@ _REFUSALS: dict[int, type[web.HTTPException]] = {
     400: web.HTTPBadRequest,
     403: web.HTTPForbidden,
     404: web.HTTPNotFound,
+    408: web.HTTPRequestTimeout,
     409: web.HTTPConflict,
 }
 
@@ -53,6 +56,18 @@ async def read_object(request: web.Request, keys: tuple[str, ...] | None = None)
     return body
 
 
+async def read_in_time(request: web.Request, seconds: float) -> None:
+    """Read the body. Raises HTTPRequestTimeout, which closes the connection."""
+    try:
+        async with asyncio.timeout(seconds):
+            await request.read()
+    except TimeoutError as error:
+        reason = f"the body did not come within {seconds:g} s (limits.request_seconds)"
+        late = refusal(408, "too-slow", reason)
+        late.force_close()
+        raise late from error
+
+
 async def read_token(request: web.Request) -> str:
     """The token of a login's body, {"token": text}. Raises HTTPBadRequest."""
     if len(await request.read()) > _LONGEST_LOGIN:
@@ -75,6 +90,20 @@ def login_response(
         cookie, number, max_age=age, path=path, secure=secure, httponly=True, samesite="Strict"
     )
     return response
+
+
+def failed_login(
+    attempts: LoginAttempts, register: Register, audit: Audit, token: str, address: str, error: Refused
+) -> web.Response:
+    """Count and note a failed login, and return the answer. Valid tokens are accepted in the meantime."""
+    account = register.find_account(token)
+    if (wait := attempts.count_failure(address, account)) > 0:
+        reason = f"too many logins have failed: wait {wait:.0f} s, unless you now have the right token"
+        refused = problem(429, "too-many-attempts", f"{error}; {reason}")
+        refused.headers["Retry-After"] = str(math.ceil(wait))
+        return refused
+    audit.note(account or "anybody", "failed to log in to the page", address=address)
+    return problem(error.status, error.code, str(error))
 
 
 def page_response(request: web.Request, page: dict[str, Asset], name: str) -> web.Response:

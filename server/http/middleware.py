@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from edgeflock.server.connections.forwarding import forwarded_origin
-from edgeflock.server.http.bodies import problem
+from edgeflock.server.http.bodies import problem, read_in_time
 from edgeflock.server.http.callers import (
     awaits_credential,
     caller_of,
@@ -78,13 +78,7 @@ async def check_role(request: web.Request, handler: Handler) -> web.StreamRespon
 async def read_body(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Read the body of an action, within limits.request_seconds."""
     if request.method not in READ_METHODS:
-        seconds = request.app[HOST].config.limits.request_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                await request.read()
-        except TimeoutError:
-            reason = f"the body did not come within {seconds:g} s (limits.request_seconds)"
-            return _refuse(408, "too-slow", reason)
+        await read_in_time(request, request.app[HOST].config.limits.request_seconds)
     return await handler(request)
 
 
@@ -176,17 +170,8 @@ def _foreign_reason(request: web.Request) -> str:
     """Why a browser may not send this request for its page. Empty: it may, or this is no browser."""
     if request.method in READ_METHODS and request.headers.get("Upgrade", "").lower() != "websocket":
         return "" if request.headers.get("Authorization") else _foreign_host_reason(request)
-    origin = request.headers.get("Origin")
-    if origin is None:
-        # Only a browser sends a cookie, and a browser sends its Origin.
-        is_browser = has_login(request) and not request.headers.get("Authorization")
-        return "a request with a login cookie needs an Origin header" if is_browser else ""
-    if request.app[ORIGINS].accepts(origin, request.scheme, request.host):
-        return ""
-    return (
-        f"a page of another site may neither act here nor open a WebSocket: its Origin is {origin!r:.200}, "
-        f"and this is {f'{request.scheme}://{request.host}'!r:.200}; server.origins names others that may"
-    )
+    origins, is_browser = request.app[ORIGINS], has_login(request)
+    return origins.foreign_reason(request.headers, request.scheme, request.host, has_login=is_browser)
 
 
 def _foreign_host_reason(request: web.Request) -> str:

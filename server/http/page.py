@@ -5,18 +5,17 @@ checks it, and the origin of requests.
 """
 
 import asyncio
-import math
 
 from aiohttp import web
 
 from edgeflock.server.connections import source_of
-from edgeflock.server.http.bodies import login_response, page_response, problem, read_token
+from edgeflock.server.http.bodies import failed_login, login_response, page_response, read_token
 from edgeflock.server.http.callers import authenticate, caller_of, cookie_of, login_of, note
-from edgeflock.server.http.keys import ASSETS, ATTEMPTS, CONNECTION, HOST, LOGINS, PAGE_PATH, REGISTER
+from edgeflock.server.http.keys import ASSETS, ATTEMPTS, AUDIT, CONNECTION, HOST, LOGINS, PAGE_PATH, REGISTER
 from edgeflock.server.http.roles import EVERYBODY, VIEWER, allows
 from edgeflock.server.identity import NOBODY
 from edgeflock.server.web import edition
-from edgeflock.shared.errors import Forbidden, Refused, Unauthorized
+from edgeflock.shared.errors import Forbidden, Unauthorized
 
 routes = web.RouteTableDef()
 
@@ -57,7 +56,8 @@ async def log_in(request: web.Request) -> web.Response:
         if caller.role not in VIEWER.roles:
             raise Forbidden("this token opens no page; create one: edgeflock token create --role viewer")
     except (Unauthorized, Forbidden) as error:
-        return _refuse_login(request, token, address, error)
+        app = request.app
+        return failed_login(app[ATTEMPTS], app[REGISTER], app[AUDIT], token, address, error)
     number = await asyncio.to_thread(request.app[LOGINS].begin, caller)  # it waits for the disk
     note(request, caller.name, "logged in to the page", address)
     return login_response(request, caller.role, cookie_of(request), number, request.app[PAGE_PATH])
@@ -80,18 +80,3 @@ async def get_history(request: web.Request) -> web.Response:
     response = web.json_response(request.app[HOST].hub.trail.rows())
     response.enable_compression()
     return response
-
-
-def _refuse_login(request: web.Request, token: str, address: str, error: Refused) -> web.Response:
-    """Count and note a failed login, and return the answer. Valid tokens are accepted in the meantime."""
-    account = request.app[REGISTER].find_account(token)
-    if (wait := request.app[ATTEMPTS].count_failure(address, account)) > 0:
-        refusal = problem(
-            429,
-            "too-many-attempts",
-            f"{error}; too many logins have failed: wait {wait:.0f} s, unless you now have the right token",
-        )
-        refusal.headers["Retry-After"] = str(math.ceil(wait))
-        return refusal
-    note(request, account or "anybody", "failed to log in to the page", address)
-    return problem(error.status, error.code, str(error))

@@ -1,12 +1,11 @@
 """Callers with a token of the server of several runs: who they are, and which may do what."""
 
-import math
 from collections.abc import Mapping
 
 from aiohttp import web
 
 from edgeflock.server.connections import source_of
-from edgeflock.server.http.bodies import login_response, problem, read_token
+from edgeflock.server.http.bodies import failed_login, login_response, read_token
 from edgeflock.server.identity import Audit, Caller, Logins, Register
 from edgeflock.server.supervision.switch import Account
 from edgeflock.server.web import LoginAttempts
@@ -48,17 +47,9 @@ class Accounts:
         token, source = await read_token(request), source_of(request.remote or "")
         caller = self.identify({"authorization": f"Bearer {token}"})
         if caller is None:
-            account = self.register.find_account(token)
-            if (wait := self._attempts.count_failure(source, account)) > 0:
-                refusal = problem(429, "too-many-attempts", f"too many logins have failed: wait {wait:.0f} s")
-                refusal.headers["Retry-After"] = str(math.ceil(wait))
-                return refusal
-            self.audit.note(account or "anybody", "failed to log in to the page", address=source)
-            return problem(
-                401,
-                "unauthorized",
-                "this needs a token of the server: edgeflock token create FOLDER --role viewer",
-            )
+            needs = "this needs a token of the server: edgeflock token create FOLDER --role viewer"
+            parts = self._attempts, self.register, self.audit
+            return failed_login(*parts, token, source, Unauthorized(needs))
         number = self._logins.begin(caller)
         self.audit.note(caller.name, "logged in to the page", address=source)
         return login_response(request, caller.role, COOKIE, number)

@@ -10,7 +10,7 @@ from aiohttp import web
 from edgeflock.server.connections import ConnectionLimits
 from edgeflock.server.connections.forwarding import ForwardedOrigin
 from edgeflock.server.connections.traffic import address_of
-from edgeflock.server.http.bodies import page_response, problem
+from edgeflock.server.http.bodies import page_response, problem, read_in_time
 from edgeflock.server.http.roles import READ_METHODS
 from edgeflock.server.identity import Audit, Caller, peer_certificate
 from edgeflock.server.supervision.accounts import Accounts
@@ -98,18 +98,11 @@ class OwnRoutes:
         return response
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        origin, is_secret = request.headers.get("Origin"), "Authorization" in request.headers
-        if request.method in READ_METHODS:
-            return await handler(request)
-        if origin is None and "Cookie" in request.headers and not is_secret:
-            return problem(403, "forbidden", "a request with a login cookie needs an Origin header")
-        if origin is not None and not self._origins.accepts(origin, request.scheme, request.host):
-            return problem(403, "forbidden", f"a page of another site may not act here: {origin!r:.200}")
-        try:
-            async with asyncio.timeout(self._request_seconds):
-                await request.read()
-        except TimeoutError:
-            return problem(408, "too-slow", f"the body did not come within {self._request_seconds:g} s")
+        if request.method not in READ_METHODS:
+            headers, at = request.headers, (request.scheme, request.host)
+            if reason := self._origins.foreign_reason(headers, *at, has_login="Cookie" in headers):
+                return problem(403, "forbidden", reason)
+            await read_in_time(request, self._request_seconds)
         return await handler(request)
 
     def _caller(self, request: web.Request) -> Caller | None:

@@ -7,7 +7,7 @@ So the name must also be one of the server's.
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -35,6 +35,21 @@ class Origins:
         if origin.lower() in self.listed:
             return True
         return origin.lower() == f"{scheme}://{host.lower()}" and (scheme == "https" or self.is_own(host))
+
+    def foreign_reason(self, headers: Mapping[str, str], scheme: str, host: str, *, has_login: bool) -> str:
+        """Why a browser may not act for its page. Empty: it may, or these are no browser's headers."""
+        origin = headers.get("Origin")
+        if origin is None:
+            # Only a browser sends a cookie, and a browser sends its Origin.
+            is_browser = has_login and not headers.get("Authorization")
+            return "a request with a login cookie needs an Origin header" if is_browser else ""
+        if self.accepts(origin, scheme, host):
+            return ""
+        return (
+            "a page of another site may neither act here nor open a WebSocket: its Origin is "
+            f"{origin!r:.200}, and this is {f'{scheme}://{host}'!r:.200}; server.origins names others "
+            "that may"
+        )
 
     def is_own(self, host: str) -> bool:
         """Whether `host` is an address, a name of this machine, or named by the operator.
