@@ -23,6 +23,9 @@ log = logging.getLogger("edgeflock.server.requests")
 log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
 logging.getLogger("asyncio").addFilter(OncePerMinute("socket.accept() out of system resource"))
 
+Factory = Callable[[], asyncio.BaseProtocol]
+"""Makes the protocol of a connection."""
+
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -55,13 +58,17 @@ async def listen_on(
     port: int,
     tls: ssl.SSLContext | None,
     sockets: list[socket.socket] | None = None,
+    wrap: Callable[[Factory], Factory] = lambda protocol: protocol,
 ) -> AsyncIterator[int]:
-    """Serve `app` while the context lasts, as `bind` does. Yields the port; port 0 means a free one."""
+    """Serve `app` while the context lasts, as `bind` does. Yields the port; port 0 means a free one.
+
+    `wrap` puts a protocol between each connection and the one of `app`.
+    """
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=2, logger=log)
     await runner.setup()
     try:
         assert runner.server is not None, "set up just now"
-        protocol = connection_limits.protocol(runner.server, traffic().total)
+        protocol = connection_limits.protocol(wrap(runner.server), traffic().total)
         if tls is not None:
             protocol = connection_limits.tls_protocol(protocol, tls)
         try:

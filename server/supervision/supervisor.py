@@ -10,13 +10,11 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from aiohttp import web
-
-from edgeflock.server.connections import ConnectionLimits, Meter
-from edgeflock.server.connections.listening import bind
-from edgeflock.server.connections.listening import log as requests_log
+from edgeflock.server.connections import ConnectionLimits, Traffic
+from edgeflock.server.connections.listening import Factory, listen_on
 from edgeflock.server.connections.reverse_proxy import ReverseProxy
 from edgeflock.server.identity import Audit, Register, demand, key_files, tls_of, write_admin_token
 from edgeflock.server.supervision.accounts import Accounts
@@ -90,42 +88,33 @@ class Supervisor:
             accounts = Accounts(register, audit)
             origins = Origins.from_names(settings.origins, settings.host)
             own = OwnRoutes(self, accounts, self._limits, origins, assets(), audit, self.config)
-            runner = web.AppRunner(own.app(), access_log=None, shutdown_timeout=2, logger=requests_log)
-            await runner.setup()
-            assert runner.server is not None, "set up just now"
-            make_own = runner.server
 
-            def switch() -> Switch:
-                return Switch(make_own, self._limits, self._route, accounts.account, self._forwarded)
+            def switch(make_own: Factory) -> Factory:
+                return partial(Switch, make_own, self._limits, self._route, accounts.account, self._forwarded)
 
-            protocol = self._limits.protocol(switch, Meter())
-            if self._tls is not None:
-                protocol = self._limits.tls_protocol(protocol, self._tls)
-            try:
-                async with bind(protocol, settings.host, settings.port) as port:
-                    scheme = "http" if self._tls is None else "https"
-                    name = socket.gethostname() if settings.host in ("0.0.0.0", "::", "") else settings.host
-                    self.url = f"{scheme}://{name}:{port}"
-                    with _writing(self.folder):
-                        register.store_address(self.url, self._pin)
-                        write_admin_token(register, self.folder)
-                    watching = [
-                        asyncio.create_task(_watch(self._follow_folder)),
-                        asyncio.create_task(_watch(lambda: self._follow_connections(register))),
-                    ]
-                    try:
-                        await self._follow_folder()
-                        yield port
-                    finally:
-                        for task in watching:
-                            task.cancel()
-                        await asyncio.wait(watching)
-                        await asyncio.gather(*(one.stop() for one in self._processes.values()))
-            finally:
-                self._limits.close()
-                for one in list(self._forwarded):
-                    one.transport.abort()
-                await runner.cleanup()
+            address = settings.host, settings.port, self._tls
+            listener = listen_on(own.app(), self._limits, Traffic, *address, wrap=switch)
+            async with listener as port:
+                scheme = "http" if self._tls is None else "https"
+                name = socket.gethostname() if settings.host in ("0.0.0.0", "::", "") else settings.host
+                self.url = f"{scheme}://{name}:{port}"
+                with _writing(self.folder):
+                    register.store_address(self.url, self._pin)
+                    write_admin_token(register, self.folder)
+                watching = [
+                    asyncio.create_task(_watch(self._follow_folder)),
+                    asyncio.create_task(_watch(lambda: self._follow_connections(register))),
+                ]
+                try:
+                    await self._follow_folder()
+                    yield port
+                finally:
+                    for task in watching:
+                        task.cancel()
+                    await asyncio.wait(watching)
+                    await asyncio.gather(*(one.stop() for one in self._processes.values()))
+                    for caller in list(self._forwarded):
+                        caller.transport.abort()
 
     # The runs, as the routes see them
 
