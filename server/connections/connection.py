@@ -8,6 +8,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Protocol, cast
 
 from edgeflock.server.connections import framing
@@ -23,7 +24,14 @@ LEAVE_SECONDS = 4.0
 _END_OF_HEAD = b"\r\n\r\n"
 _PING = b"\x89\x00"
 
-_HTTP = b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+
+def refusal_octets(status: int, code: str, detail: str) -> bytes:
+    """A refusal as JSON in an HTTP answer, after which the connection is closed."""
+    body = json.dumps({"code": code, "detail": detail})
+    return (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    ).encode()
 
 
 class ConnectionObserver(Protocol):
@@ -182,7 +190,7 @@ class GuardedConnection(asyncio.Protocol):
         if self._framing is not None:
             self._end_session(Unavailable(reason))
             return
-        self._refuse("503 Service Unavailable", "too-many-connections", reason)
+        self._close(refusal_octets(503, "too-many-connections", reason))
 
     def close_overdue(self) -> None:
         """Close the connection because its head or message is late."""
@@ -190,7 +198,8 @@ class GuardedConnection(asyncio.Protocol):
         if self._framing is not None:
             self._end_session(TooSlow(f"a message took longer than {seconds:g} s (limits.message_seconds)"))
         elif self._tail:
-            self._refuse("408 Request Timeout", "too-slow", "the request was late (limits.request_seconds)")
+            reason = "the request was late (limits.request_seconds)"
+            self._close(refusal_octets(408, "too-slow", reason))
         else:
             self._close(b"")
 
@@ -199,11 +208,6 @@ class GuardedConnection(asyncio.Protocol):
         self._end_session(
             NoRoom("the server receives too much at once (limits.inflight_bytes); send it again later")
         )
-
-    def _refuse(self, status: str, code: str, detail: str) -> None:
-        """Answer before the request is complete, and close the connection."""
-        body = json.dumps({"code": code, "detail": detail}).encode()
-        self._close(_HTTP % (status.encode(), len(body), body))
 
     def _end_session(self, refusal: SessionRefused) -> None:
         message = framing.binary(wire.encode(Refusal(refusal.code, str(refusal), None)))

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from edgeflock.server.connections import ConnectionLimits
+from edgeflock.server.connections.connection import refusal_octets
 from edgeflock.server.connections.forwarding import ForwardedOrigin
 from edgeflock.server.connections.traffic import address_of
-from edgeflock.server.http.bodies import problem
 from edgeflock.server.identity import peer_certificate
 from edgeflock.server.supervision.run_files import NAME
 
@@ -214,13 +214,7 @@ class Switch(_Side):
         self.transport.resume_reading()
 
     def _refuse(self, status: int, code: str, reason: str) -> None:
-        response = problem(status, code, reason)
-        body = bytes(response.body or b"")  # type: ignore[arg-type]
-        head = (
-            f"HTTP/1.1 {status} {response.reason}\r\nContent-Type: application/json\r\nConnection: close\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+        self.transport.write(refusal_octets(status, code, reason))
         close(self.transport)
 
 
