@@ -5,7 +5,7 @@ import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -217,19 +217,16 @@ def _start_trackers(
     return on_evaluation, trackers.close
 
 
-@asynccontextmanager
-async def listen(
+def listen(
     app: web.Application,
     host: str,
     port: int,
     tls: ssl.SSLContext | None = None,
     sockets: list[socket.socket] | None = None,
-) -> AsyncIterator[int]:
-    """Serve as `listening.listen_on` does, while the context lasts. Yields the port."""
-    async with listen_on(
-        app, app[keys.CONNECTION_LIMITS], lambda: app[keys.HOST].traffic, host, port, tls, sockets
-    ) as bound:
-        yield bound
+) -> AbstractAsyncContextManager[int]:
+    """Serve as `listening.listen_on` does."""
+    place = host, port, tls, sockets
+    return listen_on(app, app[keys.CONNECTION_LIMITS], lambda: app[keys.HOST].traffic, *place)
 
 
 @dataclass(frozen=True, slots=True)
