@@ -14,6 +14,7 @@ from edgeflock.server.defence import DEFENCES
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import Config
+from edgeflock.shared.settings.optimizer import OptimizerSettings
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 
@@ -100,8 +101,10 @@ def _explain(invalid: ValidationError) -> ConfigError:
             name = ".".join((first, *rest))
         else:
             name = ".".join((first, *filter(str.isdigit, rest))) if first in own else rest[-1]
-        problem = f"{name} = {error['input']!r}: {error['msg'].replace('Input should', 'it must')}"
-        problems.setdefault(name, problem)
+        reason = error["msg"].replace("Input should", "it must")
+        if error["type"] == "extra_forbidden":
+            reason = f"the optimizer has no such setting; it has {', '.join(OptimizerSettings.model_fields)}"
+        problems.setdefault(name, f"{name} = {error['input']!r}: {reason}")
     return ConfigError("; ".join(problems.values()))
 
 

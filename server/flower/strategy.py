@@ -82,8 +82,11 @@ class EdgeflockStrategy(Strategy):
         """Train until `num_rounds` rounds are over, including those in the checkpoint.
 
         A node that has not answered after `timeout` seconds is asked anew. Otherwise as in Flower's own
-        strategies. Raises ConfigError if the checkpoint is unusable or nothing but failures comes back.
+        strategies. Raises ConfigError if an argument is of a wrong type, the checkpoint is unusable, or
+        nothing but failures comes back.
         """
+        if type(num_rounds) is not int or not isinstance(timeout, int | float):
+            raise ConfigError(f"num_rounds = {num_rounds!r}, timeout = {timeout!r}: they must be numbers")
         log.info("Starting %s strategy:", type(self).__name__)
         self.summary()
         self._train_config = self._config_before = train_config or ConfigRecord()

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -132,6 +133,10 @@ def test_the_options_of_the_strategy_itself_are_known() -> None:
     [
         ({"optimizer": "adam"}, "^optimizer = 'adam': it must be a valid dict"),
         ({"optimizer": {"kind": "adm"}}, r"^optimizer\.kind = 'adm': "),
+        (
+            {"optimizer": {"beta": 0.9}},
+            r"^optimizer\.beta = 0\.9: the optimizer has no such setting; it has kind, ",
+        ),
         ({"rule": "foo"}, "^rule = 'foo': "),
         ({"statistics": "running_mean"}, "^statistics = 'running_mean': it must be a valid tuple"),
         ({"statistics": [1]}, r"^statistics\.0 = 1: it must be a valid string"),
@@ -310,3 +315,9 @@ def test_the_log_says_how_far_it_is_and_how_it_ended(
         "Training is over after round 3, at version 6; updates: 6 in ",
     ):
         assert expected in said
+
+
+@pytest.mark.parametrize("arguments", [{"num_rounds": "3"}, {"num_rounds": 2.5}, {"timeout": "10"}])
+def test_what_start_cannot_take_is_named(arguments: dict[str, Any], grid: FakeGrid) -> None:
+    with pytest.raises(ConfigError, match=r"^num_rounds = .*, timeout = .*: they must be numbers$"):
+        AsyncAdaComp().start(grid, ArrayRecord(), **arguments)
