@@ -199,9 +199,19 @@ def _blocks(file: int) -> Generator[bytes, None, None]:
         yield block
 
 
-async def read_csv(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+def read_csv(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
+    """Return the samples in the file's lines. Raises ConfigError if there is no file to read once."""
     uri.check_options("follow", *TEXT_OPTIONS)
-    path, following, missing = Path(uri.place), "follow" in uri.options, False
+    path, following = Path(uri.place), "follow" in uri.options
+    if not following and not path.exists():
+        raise uri.error("there is no such file")
+    return _read_lines(uri, path, tally, following=following)
+
+
+async def _read_lines(
+    uri: Uri, path: Path, tally: Skipped, *, following: bool
+) -> AsyncGenerator[StreamChunk, None]:
+    missing = False
     while True:
         file = _open(path)
         if file is None:
