@@ -13,10 +13,13 @@ from typing import Protocol
 
 from edgeflock.server.connections import Meter
 from edgeflock.shared.errors import SessionRefused
-from edgeflock.shared.protocol.frames import GATEWAY_LOST
+from edgeflock.shared.protocol.frames import GATEWAY_LOST, SESSION_CLOSED
 
-_NOT_ITS_OWN = "finished", "stopped", GATEWAY_LOST
+_NOT_ITS_OWN = "finished", "stopped", "retired: stopped by its owner", GATEWAY_LOST
 """What the reason of an end that says nothing about the device's network or power begins with."""
+
+_SOON = 1.0
+"""A device that closes its session and returns within so many seconds was not away."""
 
 SECRET_BYTES = 16
 
@@ -71,8 +74,10 @@ class Connection:
     """Bytes of the frozen base that it was sent since the server started. They are in no other count."""
     leave_reason: str | None = None
     """Why its last session ended (frames.LEFT). None while it has one, or if there was none."""
+    left: float = 0.0
+    """Monotonic time when its last session ended."""
     early_ends: int = 0
-    """Sessions that ended early, but not because the server stopped or a gateway was lost."""
+    """Sessions that ended early, but not by its owner, the server's stop or the loss of a gateway."""
     has_updated: bool = True
     """Whether an update of it was accepted since it last asked for the model."""
     awaits_turn: bool = False
@@ -112,6 +117,8 @@ class Connection:
         """Begin a session. If `secret` is not the last secret, the device gets a new one."""
         assert self.session is None, "its earlier session has left"
         assert not self.dropped, "nobody admits it"
+        if self.leave_reason == SESSION_CLOSED:
+            self.early_ends += time.monotonic() - self.left >= _SOON
         self.session, self.leave_reason = session, None
         if not self.has_secret(secret):
             self.secret = secrets.token_bytes(SECRET_BYTES)
@@ -127,8 +134,9 @@ class Connection:
         """End its session for `reason`."""
         assert self.session is not None, "it has joined"
         self.leave_reason = reason
-        self.early_ends += reason is not None and not reason.startswith(_NOT_ITS_OWN)
-        self.earlier_traffic, self.session = Meter(*self.traffic), None
+        if reason != SESSION_CLOSED:  # `join` decides
+            self.early_ends += reason is not None and not reason.startswith(_NOT_ITS_OWN)
+        self.earlier_traffic, self.session, self.left = Meter(*self.traffic), None, time.monotonic()
 
     def pause(self, reason: str) -> None:
         """Hold back its answers until it is resumed. This replaces an earlier order."""

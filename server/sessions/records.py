@@ -11,6 +11,7 @@ from edgeflock.server.connections import GuardedConnection, Traffic
 from edgeflock.server.roster import RateLimiter
 from edgeflock.shared.errors import Malformed, Refused, UnexpectedRecord
 from edgeflock.shared.protocol import wire
+from edgeflock.shared.protocol.frames import SESSION_CLOSED
 from edgeflock.shared.protocol.messages import (
     Credential,
     Goodbye,
@@ -200,7 +201,7 @@ class RecordSocket:
         if isinstance(self._socket.exception(), TimeoutError):
             return f"timed out: nothing came from it for {1.5 * HEARTBEAT:.0f} s"
         if self._socket.close_code in (WSCloseCode.OK, WSCloseCode.GOING_AWAY):
-            return "retired: it closed its session"
+            return SESSION_CLOSED
         return "killed: the connection broke"
 
     def _decode(self, kind: WSMsgType, data: object, kinds: Collection[type[Record]]) -> tuple[Record, bytes]:

@@ -34,6 +34,8 @@ GATEWAY_LOST = "killed: the connection to its gateway"
 """What why_left begins with if the device left together with its gateway."""
 
 SERVER_STOPPED = "stopped: the server closed the session"
+SESSION_CLOSED = "retired: it closed its session"
+"""Without a Goodbye. A device also does this to begin another one, e.g. to introduce itself anew."""
 
 MAX_CLASSES = 1000
 """That an evaluation tells apart."""

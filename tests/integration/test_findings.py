@@ -183,6 +183,7 @@ async def test_a_device_that_comes_and_goes_is_named(tmp_path: Path) -> None:
             assert "flapping" not in kinds(hosted)
             async with link(hosted.port, "weak") as device:
                 await device.join()
+                await device.leave("error: ValueError")
             while hosted.registry.devices["weak"].connection.is_connected:
                 await asyncio.sleep(0.01)
         await hosted.health.check()

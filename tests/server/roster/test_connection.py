@@ -1,13 +1,15 @@
 """A device's connection: every event, in every order."""
 
 import itertools
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from edgeflock.server.connections.traffic import Meter
 from edgeflock.server.roster.connection import Connection
 from edgeflock.shared.errors import SessionRefused
-from edgeflock.shared.protocol.frames import GATEWAY_LOST
+from edgeflock.shared.protocol.frames import GATEWAY_LOST, SESSION_CLOSED
 
 
 class Session:
@@ -88,6 +90,7 @@ def test_a_session_is_told_of_every_order(event: str) -> None:
         ("timed out: nothing came for 90 s", 1),
         ("finished: its part is done", 0),
         ("stopped: the server closed the session", 0),
+        ("retired: stopped by its owner", 0),
         (f"{GATEWAY_LOST} x broke", 0),
         (None, 0),
     ],
@@ -96,4 +99,19 @@ def test_an_early_end_is_one_that_the_device_or_its_network_caused(reason: str |
     connection = Connection()
     connection.join(Session())
     connection.leave(reason)
+    assert connection.early_ends == early
+
+
+@pytest.mark.parametrize(("away", "early"), [(0.5, 0), (5.0, 1)])
+def test_a_device_that_begins_another_session_at_once_was_not_away(
+    away: float, early: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = Connection()
+    connection.join(Session())
+    connection.leave(SESSION_CLOSED)
+    returned = time.monotonic() + away
+    monkeypatch.setattr(
+        "edgeflock.server.roster.connection.time", SimpleNamespace(monotonic=lambda: returned)
+    )
+    connection.join(Session())
     assert connection.early_ends == early
