@@ -24,6 +24,9 @@ _LABELS: dict[XAxis, str] = {
     "bytes": "bytes that the server received and sent",
 }
 
+_FILES = (".rec", ".sqlite", ".jsonl", ".mpk")
+"""What names of recordings and journals end in, and names of hosts do not."""
+
 
 def plot(source: str, token: str, x_axis: str, out: Path, seconds: float, *, as_json: bool) -> None:
     """Draw `source` (a URL, a recording or a journal) into `out`, a .png or .svg.
@@ -34,9 +37,14 @@ def plot(source: str, token: str, x_axis: str, out: Path, seconds: float, *, as_
         raise ConfigError(f"--against {x_axis!r} must be one of {', '.join(curves.X_AXES)}")
     if out.suffix not in (".png", ".svg"):
         raise ConfigError(f"--out {out}: must end in .png or .svg")
-    if Path(source).is_file():
-        recording = open_recording(Path(source))
+    path = Path(source)
+    if (path / "journal.sqlite").is_file():
+        path /= "journal.sqlite"
+    if path.is_file():
+        recording = open_recording(path)
         state = recording.state(len(recording) - 1)
+    elif path.is_dir() or path.suffix in _FILES:
+        raise ConfigError(f"{source} holds no recording and no journal; name one, or a server's URL")
     else:
         state = asyncio.run(watch_run(FeedClient(source, token), seconds))
     try:

@@ -96,7 +96,10 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         return
     if "devices" not in status:
         console.print(f"Run {status['run']}, {status['state']}, version {status['version']:,}")
-        console.print("More is for viewers: edgeflock token create --role viewer, on the server's machine")
+        more = "More is for viewers: edgeflock token create --role viewer, on the server's machine"
+        if leader := status.get("leader"):
+            more = f"This is a gateway; ask its leader: edgeflock status {plain(leader)}"
+        console.print(Text(more), soft_wrap=True)
         return
     evaluation = status["evaluation"] or {}
     target = f" of {status['updates_target']:,}" if status["updates_target"] else ""

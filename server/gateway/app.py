@@ -263,13 +263,13 @@ class Gateway:
         return context
 
     async def _status(self, request: web.Request) -> web.Response:
-        """Return the public state of the run."""
+        """Return the public state of the run, and who knows more."""
         context = await self._authenticate(request)
         published = context.published
         state: RunState = "training"
         if published.diverged or published.complete:
             state = "diverged" if published.diverged else "finished"
-        return web.json_response(context.public_status(state))
+        return web.json_response({**context.public_status(state), "leader": str(self.leaders.url)})
 
     async def _start(self, request: web.Request) -> web.StreamResponse:
         """Return the file of the first model. The bytes count as traffic of ?device=NAME."""

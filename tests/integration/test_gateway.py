@@ -264,8 +264,16 @@ async def test_an_operator_is_told_the_leader_s_address(tmp_path: Path) -> None:
         hosting(tmp_path, RATE, closed=True, admin_token=ADMIN) as leader,
         gateway(leader) as (_, url),
     ):
-        with pytest.raises(Unauthorized, match=f"ask the leader, {leader.url} "):
+        with pytest.raises(Unauthorized, match=f"ask the leader, {leader.url}$"):
             await status(url, ADMIN)
+
+
+async def test_an_open_gateway_names_its_leader_for_more(tmp_path: Path) -> None:
+    async with hosting(tmp_path, RATE) as leader, gateway(leader) as (_, url):
+        told, screen = await status(url), StringIO()
+        print_status(Console(file=screen, width=200), told)
+        assert f"ask its leader: edgeflock status {leader.url}" in screen.getvalue()
+        assert "token" not in screen.getvalue()
 
 
 async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> None:

@@ -183,8 +183,12 @@ def _refusal(status: int, path: str, body: bytes) -> EdgeflockError:
     """Return an error with the server's own reason, if there is one."""
     unknown = "the server does not know this token, or it has expired"
     missing = f"the server has no {path}; is it of this version? (404)"
+    if path.startswith("/v1/runs"):
+        missing = "the server has one run: edgeflock status shows it"
     tls = "the server speaks TLS: write https:// instead of http:// (426)"
     known = {401: unknown, 403: "this token may not (403)", 404: missing, 426: tls}
     detail = detail_of(body, known.get(status, f"no reason given ({status})"))
-    unauthorized = Unauthorized(f"{detail} (client.token, --token-file)")
-    return unauthorized if status == Unauthorized.status else EdgeflockError(detail)
+    if status != Unauthorized.status:
+        return EdgeflockError(detail)
+    # At a gateway no token helps.
+    return Unauthorized(detail if "ask the leader" in detail else f"{detail} (client.token, --token-file)")

@@ -69,6 +69,9 @@ async def test_a_server_of_one_run_is_itself() -> None:
             await asyncio.to_thread(list_runs, url, "")
         with pytest.raises(ConfigError):
             await asyncio.to_thread(list_runs, "ftp://x", "")
+    async with TestServer(web.Application()) as server:
+        with pytest.raises(EdgeflockError, match="the server has one run: edgeflock status shows it"):
+            await asyncio.to_thread(list_runs, str(server.make_url("/")), "")
 
 
 @pytest.mark.parametrize(

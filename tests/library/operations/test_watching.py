@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.devices.emulation.clock import run_virtually
-from edgeflock.operations.plot import draw, watch_run
+from edgeflock.operations.plot import draw, plot, watch_run
 from edgeflock.operations.status import status
 from edgeflock.operations.text import first_state
 from edgeflock.operations.top import TopOptions, sources
@@ -132,6 +132,26 @@ def test_figures_of_a_recording_or_of_nothing(tmp_path: Path) -> None:
     done = edgeflock("plot", "http://127.0.0.1:9", "--against", "love", cwd=tmp_path)
     assert done.returncode == 2
     assert "'love' must be one of time, updates, bytes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("run-b", "run-b/journal.sqlite is damaged, or no journal"),
+        ("empty", "empty holds no recording and no journal; name one, or a server's URL"),
+        ("nofile.jsonl", "nofile.jsonl holds no recording and no journal; name one, or a server's URL"),
+        ("flock.example.invalid", "no machine has the name in http://flock.example.invalid"),
+    ],
+)
+def test_a_folder_is_its_journal_and_a_missing_file_is_no_host(
+    source: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("run-b", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "run-b" / "journal.sqlite").write_bytes(b"SQLite format 3\0")
+    with pytest.raises(EdgeflockError, match=complaint):
+        plot(source, "", "time", Path("x.png"), 0.0, as_json=False)
 
 
 @pytest.mark.parametrize(
