@@ -105,7 +105,7 @@ def parse_as(
     try:
         return schema.model_validate(sections, context=tables)
     except ValidationError as invalid:
-        lines = (_explain(error, settings) for error in invalid.errors())
+        lines = (_explain(schema, error, settings) for error in invalid.errors())
         raise ConfigError("\n".join(lines)) from invalid
 
 
@@ -253,7 +253,7 @@ def _hint(schema: type[Section], section: str, key: str) -> str:
     return f"sections are {', '.join(schema.model_fields)}"
 
 
-def _explain(error: Any, settings: _Settings) -> str:
+def _explain(schema: type[Section], error: Any, settings: _Settings) -> str:
     path = [str(part) for part in error["loc"]]
     message = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
     for end in range(len(path), 1, -1):  # an error inside a list has positions after the key
@@ -266,8 +266,15 @@ def _explain(error: Any, settings: _Settings) -> str:
     if ": preset = " in setting.origin:
         message = message.replace(f"leave {section}.{key} out", "leave the preset out")
     hint = ""
+    inner = ".".join(path[end:])
+    if error["type"] == "extra_forbidden" and inner:
+        table = _fields(schema, section)[key].annotation
+        message, inner = f"{inner} is no key of it; keys are {', '.join(table.model_fields)}", ""
+    elif error["type"] == "list_type" and isinstance(error["input"], str):
+        hint = f', e.g. ["{error["input"]}"]'
     if error["type"] == "literal_error":
         options = re.findall("'(.*?)'", error["ctx"]["expected"])
         near = difflib.get_close_matches(str(error["input"]), options, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{setting.origin}: {section}.{key} = {setting.value!r}: {message}{hint}"
+    named = f"{inner} " if inner and not inner[0].isdecimal() else ""  # a position in a list is no name
+    return f"{setting.origin}: {section}.{key} = {setting.value!r}: {named}{message}{hint}"

@@ -195,6 +195,13 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
             "[server]\nhost = {a = 1}\n",
             ["fleet.toml line 2", "server.host = {'a': 1}", "must be a valid string"],
         ),
+        (
+            '[model]\nlora = {r = 4, targets = "layers.6", rank = "x"}\n',
+            [
+                "line 2: model.lora = {'r': 4,", ": r is no key of it; keys are rank, alpha, targets, base",
+                ': targets must be a valid list, e.g. ["layers.6"]', ": rank must be a valid integer",
+            ],
+        ),  # fmt: skip
     ],
 )
 def test_an_error_in_the_file(toml: str, parts: list[str]) -> None:
