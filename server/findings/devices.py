@@ -38,11 +38,16 @@ def find_silent(status: RunStatus, active: Subjects) -> Iterator[Sign]:
         return
     for one in status.devices:
         if one.present and one.idle and one.silent_seconds >= _SILENT_SECONDS:
+            remedy = "look at its log: it may hang, or wait for its data"
+            if one.starved:
+                remedy = "look at its stream"
+            elif one.browser:
+                remedy = "look at its page, which may be hidden"
             yield Sign(
                 "silent", "warning", one.name,
                 f"it is connected, and has sent nothing for {one.silent_seconds:,.0f} s"
                 + (": it waits for samples" if one.starved else ""),
-                "look at its stream" if one.starved else "look at its log: it may hang, or wait for its data",
+                remedy,
             )  # fmt: skip
 
 

@@ -52,6 +52,8 @@ class DeviceStatus:
     """Whether it is connected and not paused."""
     silent_seconds: float = 0.0
     """Seconds since anything came from it."""
+    browser: bool = False
+    """Whether it is a page in a browser."""
     idle: bool = False
     """Whether this is much longer than usual."""
     starved: bool = False

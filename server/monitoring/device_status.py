@@ -94,6 +94,7 @@ class DeviceStatuses:
             name=device.name,
             present=device.present,
             silent_seconds=clock - last_heard if last_heard else 0.0,
+            browser=device.facts.get("class") == "browser",
             idle=device.is_idle(clock),
             starved=isinstance(waiting, int | float) and waiting > 0,
             leave_reason=connection.leave_reason,

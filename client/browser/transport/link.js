@@ -188,6 +188,7 @@ export class Link {
         socket.longest = longest;
         this.secret = welcome.secret;
         if (socket.rotates && this.identity) await this.#renew(this.identity);
+        if (this.facts.paused) this.#send(encodeTelemetry(this.facts)); // the report may be lost with the last session
         return welcome;
     }
 

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import edgeflock as ef
 from tests.client.browser.node import MODULES, NODE, needs_node, node_device, write_digits
+from tests.client.browser.test_page import devices
 
 pytestmark = needs_node
 
@@ -97,6 +100,23 @@ async def test_a_server_that_was_set_up_anew_lets_it_in_by_a_new_token(tmp_path:
         async with node_device(device, server.url, token=server.token) as again:
             assert (await again.ended())["why"] == "over"
         assert server.version == 2
+
+
+async def test_a_pause_that_no_session_carried_is_told_by_the_next(tmp_path: Path) -> None:
+    run: Any = {"directory": tmp_path / "run", "evaluate": "digits:", "updates": 1000}
+    async with AsyncExitStack() as stack:
+        async with ef.Server(MODEL, **run) as server:
+            port = int(server.url.rpartition(":")[2])
+            device = await stack.enter_async_context(
+                node_device(tmp_path / "device", server.url, token=server.token)
+            )
+            await device.until("step", updates=2)
+        await device.until("state", state="connecting")
+        await device.do("pause hot")
+        await asyncio.sleep(0.5)
+        async with ef.Server(MODEL, port=port, **run) as again, asyncio.timeout(30):
+            while [one.owner_pause for one in devices(again)] != ["hot"]:
+                await asyncio.sleep(0.1)
 
 
 @pytest.mark.slow

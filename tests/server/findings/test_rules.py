@@ -79,6 +79,13 @@ def test_a_device_alone(kind: str) -> None:
     assert kinds(RunStatus(NOW, devices=(well, *quiet))) == []
 
 
+def test_a_silent_page_may_be_hidden() -> None:
+    silent = replace(PI, idle=True, silent_seconds=40.0)
+    for browser, remedy in ((True, "look at its page, which may be hidden"), (False, "look at its log")):
+        (found,) = findings(of(replace(silent, browser=browser)))
+        assert found.remedy.startswith(remedy)
+
+
 def test_of_a_device_that_left_with_its_gateway_the_gateway_is_looked_at_first() -> None:
     away = replace(PI, present=False, silent_seconds=40.0, leave_reason=f"{GATEWAY_LOST} hall broke")
     (one,) = findings(of(away))
