@@ -220,7 +220,9 @@ def open_register(directory: Path) -> Iterator[tuple["Register", Callable[[str],
     from edgeflock.server.identity import IDENTITIES, Audit, Register
 
     if not ((directory / IDENTITIES).is_file() or (directory / URL_FILE).is_file()):
-        raise ConfigError(f"{directory}: has no run; name the server.directory of a server that has run")
+        raise ConfigError(
+            f"{directory}: has no run; name the folder of one, as in edgeflock token list DIRECTORY"
+        )
     try:
         with closing(Register(directory)) as register:
             actor = f"command line, user {os.getuid()}" if hasattr(os, "getuid") else "command line"

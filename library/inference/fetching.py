@@ -170,8 +170,11 @@ class Fetched(NamedTuple):
 async def fetch_model(server: str, token: str, version: str, format: str, out: Path | None) -> Fetched:
     """Write the model of `version` (last, best or a number), and its card next to it, or in its folder.
 
-    Raises ConfigError if a file cannot be written, EdgeflockError if the server does not give the model.
+    Raises ConfigError for another version or if a file cannot be written, EdgeflockError if the server does
+    not give the model.
     """
+    if version not in ("last", "best") and not version.isdecimal():
+        raise ConfigError(f"--version {version!r} must be last, best or a number")
     route, parameters, usual = FORMATS[format]
     path = out or Path(usual)
     client = FeedClient(server, token)

@@ -191,7 +191,11 @@ async def _model(request: web.Request) -> SavedModel:
     if not (wanted.isascii() and wanted.isdecimal()) or len(wanted) > 18:
         raise refusal(400, "bad-version", f"version={wanted!r:.40} must be last, best or a number")
     if caller_of(request).role not in ADMIN.roles:
-        raise refusal(403, "forbidden", "an earlier version is made again for an admin's token alone")
+        raise refusal(
+            403,
+            "forbidden",
+            "an earlier version is for the admin's token alone (--token-file DIRECTORY/admin-token)",
+        )
 
     def attempt() -> tuple[int, NDArray[np.float32]] | ConfigError:
         try:

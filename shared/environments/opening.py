@@ -19,6 +19,7 @@ import ast
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -106,7 +107,11 @@ def open_environment(uri: str) -> Environment:
         seen, actions = environment.observation_space, environment.action_space
         environment.close()
     except Exception as error:  # user environments may raise anything
-        raise ConfigError(f"data {uri!r}: {type(error).__name__}: {error}") from error
+        near = [
+            known for name in options for known in get_close_matches(name, ("envs", "episodes", "sampled"), 1)
+        ]
+        hint = f"; did you mean {near[0]}=?" if near else ""
+        raise ConfigError(f"data {uri!r}: {type(error).__name__}: {error}{hint}") from error
     from gymnasium.spaces import Box, Discrete
 
     if not isinstance(seen, Box):

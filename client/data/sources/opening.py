@@ -30,6 +30,7 @@ far out of range are counted and set aside (checks.py).
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -97,7 +98,10 @@ def open_source(
     source = SOURCES.get(uri.scheme)
     if source is None:
         known = dict.fromkeys([*datasets.READERS, *SOURCES])
-        raise uri.error(f"known are {', '.join(f'{name}:' for name in known)}{datasets.suggestion(text)}")
+        near = "".join(f"; did you mean {name}:?" for name in get_close_matches(uri.scheme.lower(), known, 1))
+        raise uri.error(
+            f"known are {', '.join(f'{name}:' for name in known)}{datasets.suggestion(text)}{near}"
+        )
     if source is replay_stored:
         source = partial(replay_stored, seed=seed)
     if function is not None:

@@ -68,6 +68,8 @@ async def test_devices_with_one_uri_draw_streams_of_their_own(npz: Path) -> None
     [
         (ClientSettings(data="npz:nowhere.npz"), "there is no such file"),
         (ClientSettings(data="smoke:signals"), "known are"),
+        (ClientSettings(data="MQTT://127.0.0.1/a"), "did you mean mqtt:"),
+        (ClientSettings(data="mqt://127.0.0.1/a"), "did you mean mqtt:"),
         (
             ClientSettings(data="mqtt://127.0.0.1/a", batch_min=9, batch_max=8),
             "client.batch_min = 9 is above",

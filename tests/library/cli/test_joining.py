@@ -120,7 +120,10 @@ def test_a_folder_of_several_runs_prints_a_line_for_each(tmp_path: Path) -> None
 
 def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
     done = edgeflock("token", "create", str(tmp_path))
-    assert (done.returncode, "has no run" in done.stderr) == (2, True)
+    assert (
+        done.returncode,
+        "has no run; name the folder of one, as in edgeflock token list DIR" in done.stderr,
+    ) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_a_game_of_atari() -> None:
         ("gym:CartPole-v1?envs=0", "envs=0 must be a whole number from 1"),
         ("gym:CartPole-v1?episodes=x", "episodes=x must be"),
         ("gym:CartPole-v1?colour=2", "colour"),
+        ("gym:CartPole-v1?env=3", "did you mean envs="),
         (HERE + "Words", "observations are a Dict, and a policy takes arrays"),
         (HERE + "Levers", "a policy chooses one of n"),
         (HERE + "nothing", "returns a NoneType, not a gymnasium.Env"),

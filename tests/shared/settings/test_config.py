@@ -198,10 +198,12 @@ def error_of(toml: str = "", environ: dict[str, str] | None = None, overrides: t
         (
             '[model]\nlora = {r = 4, targets = "layers.6", rank = "x"}\n',
             [
-                "line 2: model.lora = {'r': 4,", ": r is no key of it; keys are rank, alpha, targets, base",
-                ': targets must be a valid list, e.g. ["layers.6"]', ": rank must be a valid integer",
+                "line 2: model.lora = {'r': 4,",
+                ": r is no key of it; keys are rank, alpha, targets, base",
+                ': targets must be a valid list, e.g. ["layers.6"]',
+                ": rank must be a valid integer",
             ],
-        ),  # fmt: skip
+        ),
     ],
 )
 def test_an_error_in_the_file(toml: str, parts: list[str]) -> None:
