@@ -104,7 +104,7 @@ def test_a_package_that_is_there_and_one_that_is_not() -> None:
         ("mqtt://127.0.0.1:1", "bad", "mqtt://"),
         ("kafka://pi@127.0.0.1:1/topic", "bad", "a user and a password go together"),
         ("http:///now", "bad", "there is no host"),
-        ("mqtt://127.0.0.1:1/sensors?sesion=pi", "bad", "sesion"),
+        ("mqtt://127.0.0.1:1/sensors?sessions=pi", "bad", "sessions"),
     ],
 )
 def test_the_address_of_a_stream(uri: str, state: str, says: str) -> None:
