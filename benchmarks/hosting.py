@@ -11,8 +11,9 @@ from edgeflock.server.ledger import Claim
 
 
 @contextmanager
-def hosted_run(claim: Claim, directory: Path) -> Iterator[HostedRun]:
-    """The run that is claimed in `directory`."""
+def hosted_run(claim: Claim, directory: Path, name: str = "") -> Iterator[HostedRun]:
+    """The run that is claimed in `directory`, under its own name or `name`."""
     history, accounts = claim.journal.evaluations(), claim.journal.accounts()
     with closing(Register(directory)) as register:
-        yield HostedRun(claim.run, register, Audit(directory), claim.engine, ModelSetup(), history, accounts)
+        model = ModelSetup()
+        yield HostedRun(name or claim.run, register, Audit(directory), claim.engine, model, history, accounts)

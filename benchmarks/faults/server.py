@@ -27,7 +27,7 @@ async def serve(directory: Path, host: str, port: int, settings: tuple[str, ...]
     """Until it is ended. Prints a line once it listens."""
     config = parse(overrides=[*SETTINGS, *settings])
     claim_of = claim_run(directory, "directory", LAYOUT, initial_theta(), config)
-    with claim_of as claim, hosted_run(claim, directory) as hosted:
+    with claim_of as claim, hosted_run(claim, directory, "faults") as hosted:
         async with listen(create_app(config, hosted), host, port):
             print("listening", flush=True)
             await asyncio.Event().wait()
