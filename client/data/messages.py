@@ -160,11 +160,12 @@ def value_at(message: Mapping[str, Any], path: str) -> Any:
 
 def _other_fields(message: Mapping[str, Any]) -> str:
     """Name the fields of a message that has none of the expected ones, and the options that choose them."""
+    if not message:
+        return ""
+    there = f"; it has {', '.join(map(str, message))}"
     names = [name for name, value in message.items() if isinstance(value, int | float | str)]
-    if len(names) < 2:
-        return f"; it has {printable(', '.join(map(str, message)))}: name a field within as in ?x=a.b"
-    *x, y = names[:8]
-    return printable(f"; it has {', '.join(names)}: choose with x= and y=, as in ?x={','.join(x)}&y={y}")
+    *x, y = names[:8] if len(names) > 1 else ("a.b", "a.c")
+    return printable(f"{there}: choose with x= and y=, as in ?x={','.join(x)}&y={y}")
 
 
 def _drop_marker(value: Any) -> Any:

@@ -24,7 +24,7 @@ _LABELS: dict[XAxis, str] = {
     "bytes": "bytes that the server received and sent",
 }
 
-_FILES = (".rec", ".sqlite", ".jsonl", ".mpk")
+_FILES = (".rec", ".sqlite", ".jsonl")
 """What names of recordings and journals end in, and names of hosts do not."""
 
 

@@ -96,8 +96,12 @@ class StepMethod:
     def from_text(cls, text: str) -> "StepMethod":
         """Decode what `text()` returned. Raises ConfigError if it is invalid."""
         try:  # the plateau of earlier journals is a constant schedule: new regimes lowered its rate
-            return cls(**json.loads(text.replace('"plateau"', '"constant"'))) if text else _DEFAULT
-        except (ValueError, TypeError) as error:
+            stored = json.loads(text.replace('"plateau"', '"constant"')) if text else {}
+            if unknown := stored.keys() - {field.name for field in fields(cls)}:
+                names = ", ".join(sorted(unknown))
+                raise ValueError(f"this Edgeflock has no {names}; open it with the one that wrote it")
+            return cls(**stored)
+        except (ValueError, TypeError, AttributeError) as error:
             raise ConfigError(f"{text!r:.80} is no step method: {error}") from error
 
 

@@ -96,12 +96,15 @@ def _explain(invalid: ValidationError) -> ConfigError:
     own = {field.name for field in fields(StrategySettings)}
     problems: dict[str, str] = {}
     for error in invalid.errors():
-        first, *rest = map(str, error["loc"])
-        if first == "optimizer":
-            name = ".".join((first, *rest))
+        reason = error["msg"].replace("Input should", "it must").removeprefix("Value error, ")
+        place = [str(part) for part in error["loc"]]
+        if not place:  # of several settings, which the reason names
+            problems[reason] = reason
+            continue
+        if place[0] == "optimizer":
+            name = ".".join(place)
         else:
-            name = ".".join((first, *filter(str.isdigit, rest))) if first in own else rest[-1]
-        reason = error["msg"].replace("Input should", "it must")
+            name = ".".join((place[0], *filter(str.isdigit, place))) if place[0] in own else place[-1]
         if error["type"] == "extra_forbidden":
             reason = f"the optimizer has no such setting; it has {', '.join(OptimizerSettings.model_fields)}"
         problems.setdefault(name, f"{name} = {error['input']!r}: {reason}")

@@ -137,6 +137,8 @@ def test_the_options_of_the_strategy_itself_are_known() -> None:
             {"optimizer": {"beta": 0.9}},
             r"^optimizer\.beta = 0\.9: the optimizer has no such setting; it has kind, ",
         ),
+        ({"optimizer": {"schedule": "cosine"}}, r"^optimizer\.schedule = 'cosine' cannot end with "),
+        ({"optimizer": {"kind": "adam", "beta1": 0.99999999}}, r": beta1 = 0\.99999999 is 1 in float32"),
         ({"rule": "foo"}, "^rule = 'foo': "),
         ({"statistics": "running_mean"}, "^statistics = 'running_mean': it must be a valid tuple"),
         ({"statistics": [1]}, r"^statistics\.0 = 1: it must be a valid string"),

@@ -63,6 +63,7 @@ PACKED = msgpack.packb
         (b"[" * 3, "unreadable"),
         (PACKED({"x": [1], "y": 1}) + b"\0", "unreadable"),
         (PACKED({1: 2}), "unreadable"),
+        (b"{}", "incomplete: there is no x and no y"),
         (PACKED([1, 2]), "incomplete"),
         (b"[1,2,3]", "incomplete: a record is a map with x and y"),
         (
@@ -72,7 +73,7 @@ PACKED = msgpack.packb
         ),
         (
             b'{"data": {"a": 1}}',
-            "incomplete: there is no x and no y; it has data: name a field within as in ?x=a.b",
+            "incomplete: there is no x and no y; it has data: choose with x= and y=, as in ?x=a.b&y=a.c",
         ),
         (b"not json", "unreadable: the text is no JSON from character 1 on: 'not json'"),
         (b'{"x": 1 "y": 0}', "unreadable: the text is no JSON from character 9 on: '\"y\": 0}'"),

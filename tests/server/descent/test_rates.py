@@ -142,6 +142,11 @@ def test_a_plateau_of_an_earlier_journal_is_a_constant() -> None:
     assert StepMethod.from_text('{"schedule": "plateau", "kind": "adam"}') == StepMethod("adam")
 
 
+def test_a_setting_that_is_gone_is_named() -> None:
+    with pytest.raises(ConfigError, match="this Edgeflock has no factor; open it with the one that wrote it"):
+        StepMethod.from_text('{"schedule": "step", "factor": 0.3}')
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
