@@ -8,5 +8,5 @@ and scheduling.
 
 from edgeflock.server.coordination.cohort import Cohort
 from edgeflock.server.coordination.coordinator import Apply, Coordinator, Push, Tasks
-from edgeflock.server.coordination.gates import GATES, Gate, create_gate
+from edgeflock.server.coordination.gates import Gate
 from edgeflock.server.coordination.modes import MODES, create_coordinator

@@ -1,6 +1,6 @@
 """The tables of allowed values for settings that name a server plugin. Code that reads settings uses it."""
 
-from edgeflock.server.coordination import GATES, MODES
+from edgeflock.server.coordination import MODES
 from edgeflock.server.defence import DEFENCES
 from edgeflock.server.descent import AGGREGATES, RULES, SCHEDULES
 from edgeflock.server.descent import KINDS as OPTIMIZERS
@@ -13,7 +13,6 @@ from edgeflock.shared.settings.choices import Tables
 CHOICES: Tables = {
     "coordination.aggregate": AGGREGATES,
     "coordination.mode": MODES,
-    "coordination.gate": GATES,
     "coordination.order": ORDERS,
     "coordination.rule": RULES,
     "defence.mode": DEFENCES,

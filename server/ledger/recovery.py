@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from edgeflock.server.coordination import create_coordinator, create_gate
+from edgeflock.server.coordination import Gate, create_coordinator
 from edgeflock.server.defence import MIN_NORMS, DefenceGuard
 from edgeflock.server.descent import (
     RULES,
@@ -87,7 +87,7 @@ def open_engine(
     publication = publication_of(config, layout, parameters.version, first if start else None, directory)
     bounds = EngineLimits.from_config(config).with_initial(first[: layout.parameters.size])
     past = partial(rebuild_model, journal, layout)
-    gate = create_gate(config.coordination)
+    gate = Gate(config.coordination.bound) if config.coordination.gate == "asp" else None
     adjusted = journal.adjustment()
     rate_version = adjusted.version if adjusted else 0
     judge = EvaluationJudge(Criteria.from_config(config), journal.evaluations(), rate_version)

@@ -17,7 +17,6 @@ from edgeflock.shared.settings.optimizer import OptimizerSettings
 
 BUILTIN = {
     "coordination.mode": "|".join(MODES),
-    "coordination.gate": "none|ssp|asp",
     "defence.mode": "none|clip|score",
     "downlink.mode": "lossy|exact",
     "optimizer.kind": "sgd|momentum|nesterov|adam|adamw",

@@ -1,6 +1,6 @@
 """[coordination] and [defence]: how updates are applied, and which are not."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -61,9 +61,9 @@ class CoordinationSettings(Section):
     groups: Annotated[int, Field(ge=1, le=64)] = 1
     """for private: groups of a round, each with a secure sum of its own, which coordination.aggregate
     compares; 1, or 3 or more; a median bears bad devices in fewer than half of them"""
-    gate: Annotated[str, one_of_tables("coordination.gate")] = "none"
-    """none: no device waits; ssp: a device waits while it is more than coordination.bound updates ahead of
-    the slowest; asp: while another's copy of the model lacks more than so many of its updates"""
+    gate: Literal["none", "asp"] = "none"
+    """none: no device waits; asp: a device waits while another's copy of the model lacks more than
+    coordination.bound of its updates"""
     bound: Annotated[int, Field(ge=0, le=65536)] = 4
     """for a gate: number of updates of one device"""
     tasks: Annotated[int, Field(ge=0)] = 0

@@ -108,7 +108,7 @@ async def test_the_centre_goes_where_the_devices_are_and_replays_to_the_same_bit
         ("compression.select=0.3", "compression.indices=grid", "compression.values=scale"),
         ("compression.select=0", "compression.selection=significance", "compression.values=int8"),
         ("compression.values=sign", "local.momentum=0.5"),
-        ("coordination.chunk=0", "coordination.gate=ssp"),
+        ("coordination.chunk=0", "coordination.gate=asp"),
         ("model.pull=f16",),
     ],
 )
@@ -164,7 +164,7 @@ async def test_alpha_is_no_learning_rate_that_operators_change(tmp_path: Path) -
 
 
 async def test_whoever_watches_is_told_how_updates_apply(tmp_path: Path) -> None:
-    async with hosting(tmp_path, *ELASTIC, "end.updates=30", "coordination.gate=ssp") as hosted:
+    async with hosting(tmp_path, *ELASTIC, "end.updates=30", "coordination.gate=asp") as hosted:
         await train_all(hosted)
         async with (
             ClientSession() as session,
@@ -173,14 +173,14 @@ async def test_whoever_watches_is_told_how_updates_apply(tmp_path: Path) -> None
             status = await response.json()
         keys = ("mode", "moving_rate", "chunk", "gate", "bound")
         assert {key: status["coordination"][key] for key in keys} == {
-            "mode": "elastic", "moving_rate": 0.2, "chunk": 20, "gate": "ssp", "bound": 4,
+            "mode": "elastic", "moving_rate": 0.2, "chunk": 20, "gate": "asp", "bound": 4,
         }  # fmt: skip
         assert status["version"] == 30
         pushed = sum(device["updates"] for device in status["devices"])
         assert status["dense_bytes"] == 4 * LAYOUT.size * pushed // len(chunks(LAYOUT, 20))
         console = Console(record=True, width=200, file=StringIO())
         print_status(console, status)
-        assert "elastic, moving rate 0.2, chunks of 20, ssp of 4, select" in console.export_text()
+        assert "elastic, moving rate 0.2, chunks of 20, asp of 4, select" in console.export_text()
 
 
 @pytest.mark.parametrize(("start", "stop"), [(5, 5), (6, 5), (0, LAYOUT.size + 1), (5, 0)])

@@ -21,7 +21,6 @@ METHODS: dict[str, dict[str, object]] = {
         "local.steps": 2,
     },
     "ASP": {"coordination.gate": "asp", "coordination.bound": 2},
-    "SSP": {"coordination.gate": "ssp", "coordination.bound": 2},
     "significance": {"compression.selection": "significance", "compression.significance": 0.01},
     "buffer": {"coordination.mode": "buffer", "coordination.buffer": 3},
     "cohort": {"coordination.mode": "cohort", "coordination.cohort": 2},

@@ -52,7 +52,7 @@ CONCEPTS: dict[str, list[Settings]] = {
         ("coordination.mode=elastic", "coordination.chunk=100"),
     ],
     "rule": [(f"coordination.rule={name}",) for name in CHOICES["coordination.rule"]],
-    "gate": [(f"coordination.gate={name}",) for name in CHOICES["coordination.gate"]],
+    "gate": [(f"coordination.gate={name}",) for name in ("none", "asp")],
     "optimizer": [(f"optimizer.kind={name}",) for name in CHOICES["optimizer.kind"]],
     "schedule": [
         ("optimizer.schedule=constant", "optimizer.warmup=3"),

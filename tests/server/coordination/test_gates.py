@@ -1,4 +1,4 @@
-"""Gates, by property: how far devices get ahead, and that nobody waits for ever."""
+"""The gate, by property: how far devices get ahead, and that nobody waits for ever."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.coordination.coordinator import Push
-from edgeflock.server.coordination.gates import GATES, Asp, Gate, Ssp
+from edgeflock.server.coordination.gates import Gate
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
@@ -44,7 +43,7 @@ class Noting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._gate, name)
 
-    def made(self, device: int, version: int) -> None:
+    def record_update(self, device: int, version: int) -> None:
         self.before_made(device)
         self.versions.setdefault(device, []).append(version)
         self._gate.record_update(device, version)
@@ -107,29 +106,14 @@ class Fleet:
 
 DEEDS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9).map(lambda n: n == 0)), max_size=80)
 """(device, whether it leaves)"""
-STAYING = st.lists(st.integers(1, 4).map(lambda device: (device, False)), max_size=120)
 BOUNDS = st.integers(0, 4)
 
 
-@given(STAYING, BOUNDS)
-def test_ssp_no_device_at_work_is_ahead_of_the_slowest_by_more_than_the_bound(
-    deeds: list[tuple[int, bool]], bound: int
-) -> None:
-    fleet = Fleet(engine_of(Ssp(bound)))
-    for device in range(1, 5):
-        fleet.act(device, False)
-    for deed in deeds:
-        fleet.act(*deed)
-        made = {device: fleet.engine.receipts.last_sequence(device) for device in fleet.base}
-        assert all(made[device] - min(made.values()) <= bound for device in fleet.at_work)
-        assert all(made[device] - min(made.values()) == bound + 1 for device in fleet.waiting)
-
-
 @given(DEEDS, BOUNDS)
-def test_asp_no_update_is_made_while_another_s_model_lacks_more_than_the_bound_of_its_device(
+def test_no_update_is_made_while_another_s_model_lacks_more_than_the_bound_of_its_device(
     deeds: list[tuple[int, bool]], bound: int
 ) -> None:
-    gate = Noting(Asp(bound))
+    gate = Noting(Gate(bound))
     fleet = Fleet(engine_of(gate))
 
     def look(device: int) -> None:
@@ -142,36 +126,12 @@ def test_asp_no_update_is_made_while_another_s_model_lacks_more_than_the_bound_o
         fleet.act(*deed)
 
 
-@given(DEEDS, BOUNDS)
-def test_ssp_whoever_comes_and_goes_no_update_is_made_beyond_the_bound(
-    deeds: list[tuple[int, bool]], bound: int
-) -> None:
-    """Clocks as they are meant: one that comes has made as many as the slowest that is there."""
-    gate = Noting(Ssp(bound))
-    fleet = Fleet(engine_of(gate))
-    clocks: dict[int, int] = {}
-
-    def look(device: int) -> None:
-        assert clocks[device] - min(clocks[other] for other in fleet.base) <= bound
-        clocks[device] += 1
-
-    gate.before_made = look
-    for device, leaves in deeds:
-        if device not in fleet.base:
-            slowest = min((clocks[other] for other in fleet.base), default=0)
-            clocks[device] = max(clocks.get(device, 0), slowest)
-        fleet.act(device, leaves)
-
-
-@pytest.mark.parametrize("name", ["ssp", "asp"])
 @given(deeds=DEEDS, bound=BOUNDS)
 @settings(max_examples=50)
-def test_nobody_waits_for_ever(name: str, deeds: list[tuple[int, bool]], bound: int) -> None:
+def test_nobody_waits_for_ever(deeds: list[tuple[int, bool]], bound: int) -> None:
     """Whoever comes and goes: while somebody waits, somebody is at work, and once these are done or gone
     everybody is answered."""
-    gate = GATES[name](bound)
-    assert gate is not None
-    fleet = Fleet(engine_of(gate))
+    fleet = Fleet(engine_of(Gate(bound)))
     for deed in deeds:
         fleet.act(*deed)
         assert fleet.at_work or not fleet.waiting
@@ -184,11 +144,8 @@ def test_nobody_waits_for_ever(name: str, deeds: list[tuple[int, bool]], bound: 
         assert len(fleet.waiting) < before
 
 
-@pytest.mark.parametrize("name", ["ssp", "asp"])
-def test_the_answer_brings_the_model_as_it_is_by_then(name: str) -> None:
-    gate = GATES[name](0)
-    assert gate is not None
-    fleet = Fleet(engine_of(gate))
+def test_the_answer_brings_the_model_as_it_is_by_then() -> None:
+    fleet = Fleet(engine_of(Gate(0)))
     for device in (1, 2, 1):
         fleet.act(device, False)
     assert fleet.engine.parameters.version == 1
@@ -198,7 +155,7 @@ def test_the_answer_brings_the_model_as_it_is_by_then(name: str) -> None:
 
 
 def test_an_update_that_is_sent_again_is_answered_once() -> None:
-    fleet = Fleet(engine_of(Ssp(0)))
+    fleet = Fleet(engine_of(Gate(0)))
     for device in (1, 2, 1):
         fleet.act(device, False)
     first = fleet.waiting[1]
@@ -215,7 +172,7 @@ def test_an_update_that_is_sent_again_is_answered_once() -> None:
 
 def test_one_that_begins_anew_while_it_waits_is_not_ahead_for_it() -> None:
     """Its next update is looked at once the slowest has caught up."""
-    fleet = Fleet(engine_of(Ssp(0)))
+    fleet = Fleet(engine_of(Gate(0)))
     for device in (1, 2, 1):
         fleet.act(device, False)
     fleet.act(1, True)
@@ -227,7 +184,7 @@ def test_one_that_begins_anew_while_it_waits_is_not_ahead_for_it() -> None:
 
 
 def test_the_end_of_the_run_opens_every_gate() -> None:
-    fleet = Fleet(engine_of(Ssp(0), updates=1))
+    fleet = Fleet(engine_of(Gate(0), updates=1))
     for device in (1, 2, 1):
         fleet.act(device, False)
     assert not fleet.waiting
@@ -237,7 +194,7 @@ def test_a_journal_knows_nothing_of_gates(tmp_path: Path) -> None:
     """What was answered late replays to the same bits."""
     journal = Journal(tmp_path / "journal.sqlite")
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 1_700_000_000.0)
-    engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, REGIME), Asynchronous(), gate=Ssp(0))
+    engine = Engine(journal, LAYOUT, recover(journal, LAYOUT, REGIME), Asynchronous(), gate=Gate(0))
     one, two = engine.device_id("one"), engine.device_id("two")
     engine.add_device(one)
     engine.add_device(two)

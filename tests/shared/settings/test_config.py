@@ -370,8 +370,8 @@ def test_the_rule_elastic_is_of_elastic_averaging_only() -> None:
 
 
 def test_rounds_have_no_gate() -> None:
-    message = error_of(overrides=("coordination.mode=rounds", "coordination.gate=ssp"))
-    assert message.startswith("--set: coordination.gate = 'ssp': it limits how far devices are ahead")
+    message = error_of(overrides=("coordination.mode=rounds", "coordination.gate=asp"))
+    assert message.startswith("--set: coordination.gate = 'asp': it limits how far devices are ahead")
 
 
 @pytest.mark.parametrize("value", ["-0.1", "nan", "1001"])

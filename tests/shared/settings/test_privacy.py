@@ -26,7 +26,7 @@ REFUSED = [
     ),
     (SERVER, ("coordination.mode=cohort", "coordination.rule=none", "privacy.tree=4"), "a round waits for"),
     (SERVER, ("coordination.base_batch=10",), "a device would choose its own weight"),
-    (SERVER, ("coordination.gate=ssp",), "which a gate would wait for"),
+    (SERVER, ("coordination.gate=asp",), "which a gate would wait for"),
     (SERVER, ("defence.mode=clip",), "a defence's bound depends on others' updates"),
     (SERVER, ("defence.mode=score",), "a defence's bound depends on others' updates"),
     (SERVER, ("scale.shards=2",), "the sum of a whole update"),
