@@ -31,7 +31,7 @@ NO_NAMES = frozenset(
 SERIALISED = {
     "behind": "the protocol's, of docs/protocol.md",
     "by": "the journal's, of optimizer.schedule_unit",
-    "least": "the journal's, of optimizer.min_factor, and the JSON of `edgeflock check`",
+    "least": "the journal's, and the JSON of `edgeflock check`",
     "reach": "the JSON of `edgeflock check`",
     "said": "the JSON of `edgeflock doctor`",
     "Over": "the protocol's record",

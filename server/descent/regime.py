@@ -33,6 +33,7 @@ class StepMethod:
     warmup: float = 0.0
     period: float = 0.0
     least: float = 0.01
+    """No schedule lowers the learning rate below this part of it."""
     aggregate: str = MEAN
     """A name in aggregates.AGGREGATES: how the updates of a round become one."""
     statistics: str = FREE
@@ -63,7 +64,7 @@ class StepMethod:
         coordination, settings = config.coordination, dict(config.optimizer)
         together = coordination.buffer if coordination.traits.buffers else 1
         shared = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
-        shared["by"], shared["least"] = config.optimizer.schedule_unit, config.optimizer.min_factor
+        shared["by"] = config.optimizer.schedule_unit
         shared["period"] = config.optimizer.end(config.end.updates)
         privacy = config.privacy
         if privacy.mode == "server":

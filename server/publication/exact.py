@@ -10,7 +10,6 @@ faster without a scan.
 """
 
 from collections import deque
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,8 @@ _MIN_RATIO = 4
 """A difference is sent if its values are at most a quarter of the whole model. A difference needs indices; to
 encode one takes 20 to 140 ns while the engine waits. The more indices, the less they save."""
 
+_F32 = values.CODINGS["f32"].mode
+
 _SORT_SHARE = 64
 """Up to a 64th of the model, touches are sorted. Beyond that, a scan of all parameters is faster."""
 
@@ -35,19 +36,15 @@ _MAX_VERSIONS = 256
 class Exact:
     """Exact publication: tracks touches, and encodes differences or the whole model."""
 
-    def __init__(self, layout: Layout, version: int, dense: str = "f32") -> None:
-        """`dense` is the coding of whole models: f32, or f16 for half the bytes."""
+    def __init__(self, layout: Layout, version: int) -> None:
         self._layout = layout
         self._statistics = np.arange(layout.parameters.size, layout.size)
         self._start = self._version = version
-        self._dense = dense
         self._whole: Model | None = None
         self._latest: tuple[int, Model] | None = None
         """(base, the model sent for it) of the last request: all devices of a round request the same."""
         self._last_touch = np.zeros(layout.parameters.size, np.int32)
         """For each parameter, the last version that touched it, minus the start; 0: none since."""
-        self._offered_chain = chain.FIRST
-        """The chain of devices that hold version 0 as it was offered."""
         self._last_full_touch = version
         """The last version that touched every parameter, or the start."""
         self._recent: deque[NDArray[np.int64]] = deque()
@@ -80,8 +77,7 @@ class Exact:
         """Encode theta at the current version for a device that holds `base` (None: nothing)."""
         if part is not None:
             return self._encode_part(theta, base, part)
-        # The replica is from before the run was set to exact, unless it is the offered half-precision model.
-        lossy = chain_id != chain.FIRST and (base, chain_id) != (0, self._offered_chain)
+        lossy = chain_id != chain.FIRST  # the replica is from before the run was set to exact
         if base is None or lossy or not self._last_full_touch <= base <= self._version:
             return self._whole_model(theta)
         if self._latest is None or self._latest[0] != base:
@@ -89,15 +85,13 @@ class Exact:
         return self._latest[1]
 
     def offer(self, theta: NDArray[np.float32]) -> Model:
-        model = replace(self._encode(theta, 0), changes=self._dense != "f32")
-        self.restore_offer(model)
-        return model
+        return self._encode(theta, 0)
 
     def restore_offer(self, model: Model) -> None:
-        self._offered_chain = chain.low_bits(chain.follow(chain.FIRST, model))
+        """Has no effect: the offered model is version 0 itself."""
 
     def changes_since_offer(self, theta: Entries) -> Model | None:
-        model = self.model(theta, 0, self._offered_chain)
+        model = self.model(theta, 0)
         return None if model.base is None else model
 
     def close(self) -> None:
@@ -110,30 +104,30 @@ class Exact:
             changed = np.concatenate((changed, self._statistics))
         if not changed.size:
             return _empty_difference(self._version, base)
-        whole = values.CODINGS[self._dense].size(theta.size, len(self._layout.tensors))
-        if _MIN_RATIO * 4 * changed.size > whole:
+        if _MIN_RATIO * changed.size > theta.size:
             return None
-        return self._encode_entries(theta, changed, base, sparse.GOLOMB, "f32")
+        return self._encode_entries(theta, changed, base, sparse.GOLOMB)
 
     def _encode_part(self, theta: Entries, base: int | None, part: slice) -> Model:
         """Encode the parameters of `part`, or those of them that changed since `base`."""
-        indices, width = np.arange(part.start, part.stop), values.CODINGS[self._dense].size(1, 0)
+        indices = np.arange(part.start, part.stop)
         if base is not None and self._last_full_touch <= base <= self._version:
             changed = part.start + np.flatnonzero(self._last_touch[part] > base - self._start)
             if not changed.size:
                 return _empty_difference(self._version, base)
-            if _MIN_RATIO * 4 * changed.size <= width * indices.size:
-                return self._encode_entries(theta, changed, base, sparse.GOLOMB, "f32")
-        return self._encode_entries(theta, indices, None, sparse.RUNS, self._dense)
+            if _MIN_RATIO * changed.size <= indices.size:
+                return self._encode_entries(theta, changed, base, sparse.GOLOMB)
+        return self._encode_entries(theta, indices, None, sparse.RUNS)
 
     def _encode_entries(
-        self, theta: Entries, indices: NDArray[np.int64], base: int | None, mode: int, coding: str
+        self, theta: Entries, indices: NDArray[np.int64], base: int | None, mode: int
     ) -> Model:
         """Encode theta at `indices`, for a device that holds `base`."""
-        octets = values.encode(theta[indices], self._layout.counts(indices), coding)
-        places = sparse.encode(indices, self._layout.size, mode)
-        value_mode = values.CODINGS[coding].mode
-        return Model(self._version, base, mode, value_mode, indices.size, places, octets)
+        places, octets = (
+            sparse.encode(indices, self._layout.size, mode),
+            theta[indices].astype("<f4").tobytes(),
+        )
+        return Model(self._version, base, mode, _F32, indices.size, places, octets)
 
     def _find_changed(self, base: int) -> NDArray[np.int64]:
         """Return the parameters that were touched since `base`, in order."""
@@ -156,8 +150,7 @@ class Exact:
         return self._whole
 
     def _encode(self, theta: NDArray[np.float32], version: int) -> Model:
-        octets = values.encode(theta, self._layout.counts(None), self._dense)
-        return Model(version, None, sparse.DENSE, values.CODINGS[self._dense].mode, theta.size, b"", octets)
+        return Model(version, None, sparse.DENSE, _F32, theta.size, b"", theta.astype("<f4").tobytes())
 
 
 def _empty_difference(version: int, base: int) -> Model:

@@ -74,10 +74,13 @@ class Lossy:
         self._parameters = layout.parameters
         self._version = version
         self._copies = copies
-        self._modes = sparse.CODINGS[terms.indices].mode, values.CODINGS[terms.values].mode
+        indices = (
+            "grid" if terms.values == "scale" else "golomb"
+        )  # grid codes the signs; scale leaves them out
+        self._modes = sparse.CODINGS[indices].mode, values.CODINGS[terms.values].mode
         self._has_means_only = values.CODINGS[terms.values].means_only
         fraction = fraction_of(terms.select, layout)
-        self._thresholds = Thresholds(layout.parameters, fraction, terms.balance, terms.share, lag)
+        self._thresholds = Thresholds(layout.parameters, fraction, terms.share, lag)
         room = layout.parameters.size // 2 + 1
         self._indices, self._changes = np.empty(room, np.int64), np.empty(room, np.float32)
         self._whole: tuple[Model, Vector] | None = None

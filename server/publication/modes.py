@@ -70,7 +70,7 @@ First = NDArray[np.float32] | None
 
 
 def _exact(config: Config, layout: Layout, version: int, first: First, directory: Path | None) -> Publication:
-    return Exact(layout, version, config.model.pull)
+    return Exact(layout, version)
 
 
 def _lossy(config: Config, layout: Layout, version: int, first: First, directory: Path | None) -> Publication:

@@ -1,6 +1,6 @@
 """Thresholds for lossy differences: one a tensor, which adapts to the number of entries that it passes.
 
-The tensors share a step by the root of their sizes (or another power). On average, a step has a given
+The tensors share a step by the root of their sizes. On average, a step has a given
 fraction of the parameters. It has more if that removes less than a target share of |theta - B|^2.
 
 The target follows from a bound on the age of a device's copy B. A step that removes the share s leaves 1 - s.
@@ -56,7 +56,7 @@ RARE_SHARE = 0.98
 class Thresholds:
     """The thresholds of one run, the same for all devices."""
 
-    def __init__(self, layout: Layout, fraction: float, balance: float, share: float, lag: int = 0) -> None:
+    def __init__(self, layout: Layout, fraction: float, share: float, lag: int = 0) -> None:
         """`layout` is that of the P trained parameters. The target share is at most `share`.
 
         A step has a `fraction` of them, and more if needed to keep the lag within `lag` versions.
@@ -69,7 +69,7 @@ class Thresholds:
         """The number of steps that it counts."""
         self._fraction = self._minimum = fraction
         sizes = np.diff(layout.bounds).astype(np.float64)
-        weights = np.where(sizes > 0, sizes**balance, 0.0)
+        weights = np.where(sizes > 0, np.sqrt(sizes), 0.0)
         self._shares = layout.size * weights / weights.sum()
         self.values: NDArray[np.float32] = np.zeros(sizes.size, np.float32)
         """float32 [T]; 0: the tensor has no threshold yet."""

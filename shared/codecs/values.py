@@ -48,8 +48,6 @@ class ValueCoding:
     decode: Callable[[bytes, Counts], Values]
     size: Callable[[int, int], int]
     """(k, t) -> the size in bytes of k values in t non-empty tensors."""
-    is_for_models: bool = False
-    """Whether whole models may travel in it: it codes each value separately."""
     means_only: bool = False
     """Whether it keeps only each tensor's mean magnitude."""
 
@@ -226,8 +224,8 @@ def _from_bfloat16(octets: bytes) -> Values:
 
 
 _OURS: dict[str, ValueCoding] = {
-    "f32": ValueCoding(0, _encode_f32, _decode_f32, lambda k, t: 4 * k, is_for_models=True),
-    "f16": ValueCoding(1, _encode_f16, _decode_f16, lambda k, t: 2 * k, is_for_models=True),
+    "f32": ValueCoding(0, _encode_f32, _decode_f32, lambda k, t: 4 * k),
+    "f16": ValueCoding(1, _encode_f16, _decode_f16, lambda k, t: 2 * k),
     "int8": ValueCoding(2, _encode_int8, _decode_int8, lambda k, t: 2 * t + k),
     "codebook4": ValueCoding(
         3, _encode_codebook4, _decode_codebook4, lambda k, t: 2 * (t + _LEVELS) + bits.packed_size(k, 4)

@@ -3,8 +3,8 @@
 The table is read when a setting is checked.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeGuard, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeGuard
 
 from pydantic import PlainValidator, ValidationInfo
 from pydantic_core import PydanticKnownError
@@ -13,26 +13,20 @@ from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.calls import Call
 from edgeflock.shared.plugins import Table
 
-Entry = TypeVar("Entry")
-
 Tables = Mapping[str, Mapping[str, Any]]
 """section.key -> the table of its choices, for tables that one end has (server/hosting/choices.py)."""
 
 
-def one_of(
-    table: Mapping[str, Entry], accepts: Callable[[Entry], bool] = lambda entry: True
-) -> PlainValidator:
-    """For a setting that is a name in `table`, of an entry that `accepts` accepts."""
+def one_of(table: Mapping[str, object]) -> PlainValidator:
+    """For a setting that is a name in `table`."""
 
     def check(name: object) -> object:
-        if _is_imported_entry(name, table) and accepts(table[name]):
-            return name
-        return _check_name(name, [known for known, entry in table.items() if accepts(entry)])
+        return name if _is_imported_entry(name, table) else _check_name(name, table)
 
     return PlainValidator(check)
 
 
-def call_of(table: Mapping[str, Entry], key: str) -> PlainValidator:
+def call_of(table: Mapping[str, object], key: str) -> PlainValidator:
     """For a setting that is an import string or a name in `table`, with arguments or without."""
 
     def check(text: object) -> object:

@@ -121,10 +121,8 @@ ROWS: tuple[Row, ...] = (
     *(Row(f"optimizer.{key}", _NOT_ELASTIC, _STEP) for key in OptimizerSettings.model_fields),
     Row("optimizer.beta1", ("optimizer.kind=momentum|nesterov|adam|adamw",), "is a momentum"),
     Row("optimizer.beta2", ("optimizer.kind=adam|adamw",), "is the decay of a mean of squares"),
-    Row("optimizer.epsilon", ("optimizer.kind=adam|adamw",), "is added to a root of squares"),
     Row("optimizer.period", ("optimizer.schedule=cosine",), "is a duration of a schedule"),
     Row("optimizer.schedule_unit", ("optimizer.warmup", "optimizer.schedule=cosine"), "is a time unit"),
-    Row("optimizer.min_factor", ("optimizer.schedule=cosine",), "is the limit of a schedule"),
     Row("model.personal", _NOT_ELASTIC, "are layers of a device, and elastic averaging exchanges all"),
     Row("model.personal", _NOT_TASKS, "learn a device's data, and tasks are of any data"),
     Row("model.personal", ("defence.mode=none|clip",), "are not on the server, which thus has no gradients"),
@@ -146,17 +144,11 @@ ROWS: tuple[Row, ...] = (
     Row("compression.threshold", _NOT_ELASTIC, "applies to gradients"),
     Row("compression.significance", _SIGNIFICANT, "applies to a selection by significance"),
     Row("compression.significance_decay", _SIGNIFICANT, "applies to a selection by significance"),
-    *(
-        row
-        for section in ("compression", "downlink")
-        for row in (
-            Row(f"{section}.indices=grid", (f"{section}.values=scale",), "codes the signs of the values"),
-            Row(f"{section}.values=scale", (f"{section}.indices=grid",), "codes no signs; only grid does"),
-        )
-    ),
+    Row("compression.indices=grid", ("compression.values=scale",), "codes the signs of the values"),
+    Row("compression.values=scale", ("compression.indices=grid",), "codes no signs; only grid does"),
     Row("downlink.mode=lossy", _NOT_ELASTIC, "sends no parts of a model, which elastic averaging needs"),
     Row("downlink.mode=lossy", ("scale.shards=0",), "compares the whole model, and each shard has a part"),
-    *(Row(f"downlink.{key}", _LOSSY, "applies to the lossy downlink") for key in ("select", "balance")),
+    Row("downlink.select", _LOSSY, "applies to the lossy downlink"),
     Row("fleet.holds", _TASKS, "is the number of shards that each device of an emulated fleet holds"),
     Row("injection.alpha", ("injection.beta",), "is how many devices share, and beta how much"),
     Row("injection.beta", ("injection.alpha",), "is how much devices share, and alpha how many"),

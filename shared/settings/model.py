@@ -6,10 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from edgeflock.shared.codecs.values import CODINGS
 from edgeflock.shared.model.lora import Lora
 from edgeflock.shared.model.losses import LOSSES
-from edgeflock.shared.settings.choices import call_of, one_of
+from edgeflock.shared.settings.choices import call_of
 from edgeflock.shared.settings.settings import Section, split_list
 
 ARRAYS = "arrays:"
@@ -64,8 +63,6 @@ class ModelSettings(Section):
     data"""
     input: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)] = []
     """shape of one sample, e.g. [1, 28, 28]; empty: that of model.data, or unknown"""
-    pull: Annotated[str, one_of(CODINGS, lambda coding: coding.is_for_models)] = "f32"
-    """f32 or f16: coding of whole models, if downlink.mode is exact; lossy chooses a short one itself"""
 
     @property
     def arrays(self) -> str:

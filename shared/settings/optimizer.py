@@ -20,8 +20,6 @@ class OptimizerSettings(Section):
     """part of the momentum that is left after a step; for adam and adamw: of the mean of gradients"""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
     """for adam and adamw: part of the mean of squared gradients that is left after a step"""
-    epsilon: Annotated[float, Field(ge=1e-12, le=1)] = 1e-8
-    """for adam and adamw: added to the root that divides a step, against division by 0"""
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
     """pulls parameters to 0: this part of each changed parameter is added to its gradient; adamw: times the
     learning rate, subtracted from the parameter; 0: no decay"""
@@ -35,8 +33,6 @@ class OptimizerSettings(Section):
     """time, in optimizer.schedule_unit, in which the learning rate rises to its full value; 0: no time"""
     period: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """for cosine: time, in optimizer.schedule_unit, to the end of its fall; 0: end.updates"""
-    min_factor: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """no schedule lowers the learning rate below this part of it"""
 
     @model_validator(mode="after")
     def _check_beta1(self) -> Self:

@@ -60,10 +60,6 @@ class DownlinkSettings(Section):
     share: Annotated[float, Field(ge=0, lt=1)] = 0.3
     """for lossy: send more until an answer removes this part of the squared distance to the model on average,
     or less where few devices train; 0: never more than downlink.select"""
-    balance: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """for lossy: how tensors share the selection, as compression.balance"""
-    indices: Annotated[str, one_of(INDEX_CODINGS)] = "grid"
-    """for lossy: coding of positions, as compression.indices"""
     values: Annotated[str, one_of(VALUE_CODINGS)] = Field("scale", validate_default=True)
     """for lossy: coding of changes, as compression.values"""
 

@@ -109,7 +109,6 @@ async def test_the_centre_goes_where_the_devices_are_and_replays_to_the_same_bit
         ("compression.select=0", "compression.selection=significance", "compression.values=int8"),
         ("compression.values=sign", "local.momentum=0.5"),
         ("coordination.chunk=0", "coordination.gate=asp"),
-        ("model.pull=f16",),
     ],
 )
 async def test_every_way_to_send_a_difference(tmp_path: Path, settings: tuple[str, ...]) -> None:

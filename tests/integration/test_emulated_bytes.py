@@ -54,10 +54,7 @@ SHORT, MEDIUM, LONG = range(0, 126), range(126, 1 << 16), range(1 << 16, 1 << 26
 
 CODINGS: dict[str, tuple[Sequence[str], range]] = {
     "whole, f32": (["compression.select=1", "compression.values=f32"], LONG),
-    "whole, f16, and models too": (
-        ["compression.select=1", "compression.values=f16", "model.pull=f16"],
-        LONG,
-    ),
+    "whole, f16": (["compression.select=1", "compression.values=f16"], LONG),
     "whole, signs": (["compression.select=1", "compression.values=sign"], MEDIUM),
     "a third, raw indices": (
         ["compression.select=0.3", "compression.values=f16", "compression.indices=raw"],

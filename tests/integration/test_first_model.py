@@ -274,22 +274,6 @@ async def test_after_a_restart_of_the_server_too(tmp_path: Path) -> None:
                     assert replica.theta.tobytes() == hosted.engine.theta()[1].tobytes()
 
 
-async def test_half_precision(tmp_path: Path) -> None:
-    """In an exact run: as a whole model of half precision, and then what has changed."""
-    async with hosting(tmp_path, "model.pull=f16", layout=LARGE, offered=True) as hosted:
-        async with joining(hosted.port) as device, joining(hosted.port, "jetson") as other:
-            replica = await begun(device, tmp_path / "kept")
-            halves = initial_theta(LARGE.size).astype(np.float16).astype(np.float32)
-            assert replica.theta.tobytes() == halves.tobytes()
-            assert replica.version == 0, "after a difference of nothing"
-            await other.join()
-            await other.push(touching(1, 0, 9))
-            late = await begun(device, tmp_path / "kept")
-            changed = late.theta != halves
-            assert changed.sum() == 9
-            assert late.theta[changed].tobytes() == hosted.engine.theta()[1][changed].tobytes()
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("exports_in_this_process")
 @pytest.mark.parametrize("backend", ["torch", "onnx"])

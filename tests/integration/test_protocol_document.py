@@ -809,8 +809,8 @@ async def test_running_statistics_go_where_the_document_says(lag: int, tmp_path:
 
 CODED = {
     "as it is": [],
-    "other codings": ["downlink.indices=golomb", "downlink.values=codebook4", "downlink.select=0.1"],
-    "half precision": ["downlink.indices=raw", "downlink.values=f16", "downlink.select=0.3"],
+    "other codings": ["downlink.values=codebook4", "downlink.select=0.1"],
+    "half precision": ["downlink.values=f16", "downlink.select=0.3"],
 }
 
 

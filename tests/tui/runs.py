@@ -41,7 +41,6 @@ CONFIG = {
         "module": "edgeflock.client.zoo:DigitsCNN",
         "loss": "cross_entropy",
         "data": "digits:",
-        "pull": "f32",
     },
     "coordination": {
         "rule": "adacomp",

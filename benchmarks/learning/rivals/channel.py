@@ -31,7 +31,7 @@ class Channel:
     def down(self, client: int, version: int, theta: Vector) -> Vector:
         """The model as `client` has it then."""
         base, held = self._held.get(client, (None, np.zeros_like(theta)))
-        whole = values.CODINGS[self._coding].is_for_models
+        whole = self._coding in ("f32", "f16")
         octets, decoded = self._across(theta if whole else theta - held)
         self.sent(version, None if whole else base, octets)
         if whole:

@@ -69,7 +69,7 @@ CONCEPTS: dict[str, list[Settings]] = {
     "downlink": [
         ("downlink.mode=exact",),
         ("downlink.mode=lossy",),
-        ("downlink.mode=lossy", "downlink.indices=golomb", "downlink.values=f16"),
+        ("downlink.mode=lossy", "downlink.values=f16"),
     ],
     "local": [
         ("local.optimizer=sgd",),

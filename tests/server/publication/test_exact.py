@@ -27,11 +27,11 @@ LAYOUT = Layout.from_shapes([("kernel", (8, 9)), ("bias", (8,))])  # 80: differe
 THETA: NDArray[np.float32] = np.linspace(-1, 1, LAYOUT.size, dtype=np.float32)
 
 
-def new_engine(pull: str = "f32") -> Engine:
+def new_engine() -> Engine:
     journal = Journal(Path(":memory:"))
     journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
     parameters = recover(journal, LAYOUT, Regime("adacomp", 0.1, 64))
-    return Engine(journal, LAYOUT, parameters, Asynchronous(), publication=Exact(LAYOUT, 0, pull))
+    return Engine(journal, LAYOUT, parameters, Asynchronous(), publication=Exact(LAYOUT, 0))
 
 
 def through_the_wire(model: Model) -> Model:
@@ -161,11 +161,3 @@ def test_the_whole_model_is_encoded_once_a_version() -> None:
     changed = THETA.copy()
     changed[0] = 5
     assert differences.model(changed, None).values == changed.tobytes()
-
-
-def test_whole_models_at_half_precision() -> None:
-    model = through_the_wire(new_engine("f16").outlet.model(None))
-    assert len(model.values) == 2 * LAYOUT.size
-    replica = Replica(LAYOUT)
-    replica.take(model)
-    assert replica.theta.tobytes() == THETA.astype(np.float16).astype(np.float32).tobytes()

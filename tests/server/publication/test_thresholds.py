@@ -31,20 +31,20 @@ def steps(thresholds: Thresholds, turns: int, lost: float = 0.0) -> list[NDArray
 
 @pytest.mark.parametrize("fraction", [0.001, 0.02, 0.3])
 def test_tensors_share_the_fraction_by_the_root_of_their_sizes(fraction: float) -> None:
-    counts = np.mean(steps(Thresholds(LAYOUT, fraction, 0.5, 0.0), 2000)[500:], axis=0)
+    counts = np.mean(steps(Thresholds(LAYOUT, fraction, 0.0), 2000)[500:], axis=0)
     assert counts.sum() == pytest.approx(fraction * LAYOUT.size, rel=0.15)
     if fraction < 0.3:
         assert counts[0] / counts[1] == pytest.approx(3, rel=0.2)
 
 
 def test_the_first_step_has_the_fraction_too() -> None:
-    (first,) = steps(Thresholds(LAYOUT, 0.02, 0.5, 0.0), 1)
+    (first,) = steps(Thresholds(LAYOUT, 0.02, 0.0), 1)
     assert first.sum() == pytest.approx(0.02 * LAYOUT.size, rel=0.05)
 
 
 def test_more_if_too_little_is_taken_away_and_no_less_than_asked_if_much_is() -> None:
     def last(lost: float, share: float) -> float:
-        counts = steps(Thresholds(LAYOUT, 0.01, 0.5, share), 300, lost)
+        counts = steps(Thresholds(LAYOUT, 0.01, share), 300, lost)
         return float(np.mean(counts[250:], axis=0).sum() / LAYOUT.size)
 
     assert last(lost=0.95, share=0.1) > 0.05
@@ -54,7 +54,7 @@ def test_more_if_too_little_is_taken_away_and_no_less_than_asked_if_much_is() ->
 
 
 def test_a_leap_of_the_model_does_not_last() -> None:
-    thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.0)
+    thresholds = Thresholds(LAYOUT, 0.01, 0.0)
     steps(thresholds, 100)
     before = thresholds.values.copy()
     for _ in range(50):
@@ -65,7 +65,7 @@ def test_a_leap_of_the_model_does_not_last() -> None:
 
 def test_what_differs_little_needs_no_threshold_until_it_does() -> None:
     """The first steps of a run differ where the first updates were."""
-    thresholds = Thresholds(LAYOUT, 0.02, 0.5, 0.0)
+    thresholds = Thresholds(LAYOUT, 0.02, 0.0)
     theta, held = np.zeros(LAYOUT.size, np.float32), np.zeros(LAYOUT.size, np.float32)
     theta[:100] = 0.001
     assert not thresholds.begin(LAYOUT.counts(np.arange(100)), theta, held)
@@ -75,7 +75,7 @@ def test_what_differs_little_needs_no_threshold_until_it_does() -> None:
 
 
 def test_a_tensor_that_never_changes_costs_nothing() -> None:
-    thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.0)
+    thresholds = Thresholds(LAYOUT, 0.01, 0.0)
     still, none = np.zeros(LAYOUT.size, np.float32), np.zeros(3, np.int64)
     assert not thresholds.begin(none, still, still)
     steps(thresholds, 1)
@@ -87,7 +87,7 @@ def test_a_tensor_that_never_changes_costs_nothing() -> None:
 
 def used_to(interval: int, share: float = 0.3) -> Thresholds:
     """Thresholds for a lag of 100 versions, after steps of this interval."""
-    thresholds = Thresholds(LAYOUT, 0.01, 0.5, share, 100)
+    thresholds = Thresholds(LAYOUT, 0.01, share, 100)
     for _ in range(400):
         thresholds.adapt(np.ones(3, np.int64), 1.0, 0.5, interval, 10**6)
     return thresholds
@@ -111,13 +111,13 @@ def test_early_copies_lag_a_tenth_of_all_versions(version: int, share: float) ->
 
 
 def test_the_first_interval_is_the_average() -> None:
-    thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.3, 100)
+    thresholds = Thresholds(LAYOUT, 0.01, 0.3, 100)
     thresholds.follow(10)
     assert thresholds.target(10**6) == pytest.approx(10 / 110)
 
 
 def test_the_fraction_changes_fast_at_first_and_slowly_later() -> None:
-    thresholds = Thresholds(LAYOUT, 0.001, 0.5, 0.3, 100)
+    thresholds = Thresholds(LAYOUT, 0.001, 0.3, 100)
 
     def grown(steps: int, remaining: float) -> float:
         before = thresholds.quota
@@ -142,7 +142,7 @@ def test_where_labels_differ_copies_may_lag_less() -> None:
 
 
 def test_without_a_bound_on_the_lag_the_share_is_what_is_given() -> None:
-    thresholds = Thresholds(LAYOUT, 0.01, 0.5, 0.3)
+    thresholds = Thresholds(LAYOUT, 0.01, 0.3)
     thresholds.adapt(np.ones(3, np.int64), 1.0, 0.5, 4)
     assert thresholds.target(0) == 0.3
 
@@ -157,7 +157,7 @@ def test_a_replica_lags_fewer_versions_of_larger_batches(batch: int, lag: int) -
 
 
 def test_an_interval_of_more_than_five_times_the_average_is_rare() -> None:
-    thresholds, unbounded = Thresholds(LAYOUT, 0.01, 0.5, 0.3, 100), Thresholds(LAYOUT, 0.01, 0.5, 0.3)
+    thresholds, unbounded = Thresholds(LAYOUT, 0.01, 0.3, 100), Thresholds(LAYOUT, 0.01, 0.3)
     assert not thresholds.is_rare(1000), "nothing has been counted yet"
     for _ in range(20):
         thresholds.follow(10)

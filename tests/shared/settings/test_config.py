@@ -263,7 +263,6 @@ def test_every_wrong_value_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("settings", "at"),
     [
-        (("downlink.indices=golomb",), "downlink.values: "),
         (("compression.values=sign", "compression.indices=grid"), "--set: compression.indices = 'grid': "),
         (("compression.values=scale", "compression.indices=raw"), "--set: compression.values = 'scale': "),
         (("preset=low-bandwidth", "compression.values=sign"), "--set: preset = 'low-bandwidth': "),
