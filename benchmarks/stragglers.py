@@ -39,7 +39,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--distinct", type=int, default=0, help="shards that end a round; 0: all eight")
-    parser.add_argument("--order", default="adaptive")
     parser.add_argument("--local-steps", type=int, default=40)
     options = parser.parse_args()
     for tasks in (3, 1):
@@ -70,7 +69,6 @@ def measured(
         "coordination.mode": "tasks",
         "coordination.deadline": 600,
         "coordination.tasks": tasks,
-        "coordination.order": options.order,
         "coordination.distinct": options.distinct,
         "evaluation.every": 3600,
     }
@@ -91,7 +89,6 @@ def measured(
             end = status(port)
             return {
                 "r": tasks,
-                "order": options.order,
                 "distinct": each,
                 "slowed": slowed,
                 "seconds a round": round(seconds / ((end["version"] - first) / each), 3),

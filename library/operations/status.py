@@ -126,7 +126,7 @@ def print_status(console: Console, status: dict[str, Any]) -> None:
         console.print(f"In {len(parts)} shards on {nodes} node{'s' * (nodes != 1)}, {memory} in all{again}")
     if (tasks := status["tasks"]) is not None:
         console.print(
-            f"Tasks in {coordination['order']} order: {tasks['finished']} of {tasks['shards']} shards in "
+            f"Tasks: {tasks['finished']} of {tasks['shards']} shards in "
             f"this round, {tasks['wanted']} wanted; duplicates so far: {tasks['duplicates']:,}"
         )
     if (privacy := status.get("privacy")) is not None:

@@ -39,7 +39,7 @@ class TaskRounds:
 
     @classmethod
     def from_settings(cls, settings: CoordinationSettings, layout: Layout) -> "TaskRounds":
-        assignments = Assignments(settings.order, settings.tasks, settings.distinct)
+        assignments = Assignments(settings.tasks, settings.distinct)
         return cls(assignments, settings.deadline, layout, settings.aggregate)
 
     @property

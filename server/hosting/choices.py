@@ -7,13 +7,11 @@ from edgeflock.server.descent import KINDS as OPTIMIZERS
 from edgeflock.server.monitoring.listeners import CALLBACKS
 from edgeflock.server.monitoring.trackers import KINDS
 from edgeflock.server.publication import MODES as PUBLICATIONS
-from edgeflock.server.scheduling import ORDERS
 from edgeflock.shared.settings.choices import Tables
 
 CHOICES: Tables = {
     "coordination.aggregate": AGGREGATES,
     "coordination.mode": MODES,
-    "coordination.order": ORDERS,
     "coordination.rule": RULES,
     "defence.mode": DEFENCES,
     "downlink.mode": PUBLICATIONS,

@@ -5,16 +5,13 @@
     finish                       a device has computed a task; returns whether the result is the first
     end                          the round is over
 
-A device computes at most r tasks a round, each once, and none that is done already. An entry of ORDERS
-chooses the next one: by a column of a task-order matrix, or by the best plan from all measured speeds. Pure:
-times are arguments.
+A device computes at most r tasks a round, each once, and none that is done already. The best plan from all
+measured speeds chooses the next one (planning.py). Pure: times are arguments.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from edgeflock.server.scheduling.planning import Slot, Speeds, WorkerLoad, plan
 
@@ -34,8 +31,6 @@ class Participant:
 
     tasks: tuple[int, ...]
     """Its tasks, in its own order."""
-    column: int
-    """Its column of the task-order matrix."""
     begun: list[int] = field(default_factory=list)
     """The tasks that it has begun in this round, in order."""
     current: int | None = None
@@ -51,18 +46,16 @@ class Participant:
 class Assignments:
     """The tasks of a run, round by round."""
 
-    def __init__(self, order: str, r: int, k: int = 0, seed: int = 0) -> None:
+    def __init__(self, r: int, k: int = 0) -> None:
         """Each device computes at most `r` tasks a round; if `r` is 0, all that it holds.
 
-        A round ends with `k` distinct ones; if `k` is 0, all held ones. `seed` is for the random order.
+        A round ends with `k` distinct ones; if `k` is 0, all held ones.
         """
-        self._order = ORDERS[order]
         self._r, self._k = r, k
         self.participants: dict[int, Participant] = {}
         self.speeds = Speeds()
         self.finished: set[int] = set()
         """The tasks of this round that are done."""
-        self.random = np.random.default_rng(seed)
         self.recheck_time: float | None = None
         """When devices that got no task, though some are open to them, should ask again."""
 
@@ -81,9 +74,7 @@ class Assignments:
         """Add a device, or restart a known one without a task. Tasks that it began count as begun."""
         tasks = tuple(dict.fromkeys(held))
         earlier = self.participants.pop(device, None)
-        columns = {seat.column for seat in self.participants.values()}
-        column = next((task for task in tasks if task not in columns), tasks[0] if tasks else 0)
-        self.participants[device] = Participant(tasks, column, earlier.begun if earlier else [])
+        self.participants[device] = Participant(tasks, earlier.begun if earlier else [])
 
     def remove_device(self, device: int) -> None:
         """Remove a device. Its results count. Idempotent."""
@@ -103,7 +94,7 @@ class Assignments:
             self.stop(device, now)
         if not self.missing or not self.remaining(seat):
             return None
-        task = self._order(self, device, now)
+        task = _next_task(self, device, now)
         if task is not None:
             seat.is_first = not seat.begun
             seat.begun.append(task)
@@ -158,34 +149,7 @@ class Assignments:
         return [task for task in seat.tasks if task not in self.finished and task not in seat.begun]
 
 
-def _cyclic(round: Assignments, device: int, now: float) -> int | None:
-    """Equation 3: upwards from the device's column."""
-    return _nearest(round, device, 1)
-
-
-def _staircase(round: Assignments, device: int, now: float) -> int | None:
-    """Equation 6: upwards or downwards from the device's column, if that is even or odd."""
-    return _nearest(round, device, -1 if round.participants[device].column % 2 else 1)
-
-
-def _nearest(round: Assignments, device: int, direction: int) -> int | None:
-    """The next open task in this direction from the device's column, cyclically over all held tasks."""
-    seat = round.participants[device]
-    tasks = sorted(round.held_tasks)
-    place = {task: number for number, task in enumerate(tasks)}
-    start = place.get(seat.column, 0)
-    return min(
-        round.open_tasks(seat), key=lambda task: direction * (place[task] - start) % len(tasks), default=None
-    )
-
-
-def _random(round: Assignments, device: int, now: float) -> int | None:
-    """A random open task of the device."""
-    tasks = round.open_tasks(round.participants[device])
-    return tasks[int(round.random.integers(len(tasks)))] if tasks else None
-
-
-def _adaptive(round: Assignments, device: int, now: float) -> int | None:
+def _next_task(round: Assignments, device: int, now: float) -> int | None:
     """The task that the best plan gives to the device.
 
     Without one, the task that the plan finishes last, in case its device is late. If that is expected soon,
@@ -227,14 +191,3 @@ def _holders(round: Assignments, task: int) -> int:
 
 def _expected(slot: Slot | None) -> float:
     return float("inf") if slot is None else slot.time
-
-
-Order = Callable[[Assignments, int, float], int | None]
-"""order(round, device, now): the next task of a device that may begin one. None: there is none."""
-
-ORDERS: Mapping[str, Order] = {
-    "cyclic": _cyclic,
-    "staircase": _staircase,
-    "random": _random,
-    "adaptive": _adaptive,
-}

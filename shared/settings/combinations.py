@@ -113,7 +113,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("coordination.tasks", _TASKS, "is the number of shards that a device computes in a round"),
     Row("coordination.mode=tasks", ("coordination.tasks",), "has a device compute so many shards in a round"),
-    Row("coordination.order", _TASKS, "is the order of tasks"),
     Row("coordination.distinct", _TASKS, "is the number of tasks that end a round"),
     Row("coordination.gate", _NOT_ROUNDS, "limits how far devices are ahead, and in rounds no device is"),
     Row("coordination.bound", ("coordination.gate",), "is the limit of a gate"),

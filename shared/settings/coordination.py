@@ -68,8 +68,6 @@ class CoordinationSettings(Section):
     """for a gate: number of updates of one device"""
     tasks: Annotated[int, Field(ge=0)] = 0
     """for tasks: shards of the data that a device computes in a round, at most; not set: 1"""
-    order: Annotated[str, one_of_tables("coordination.order")] = "adaptive"
-    """for tasks: choice of a device's next shard: cyclic, staircase, random; adaptive: by their speeds"""
     distinct: Annotated[int, Field(ge=0)] = 0
     """for tasks: number of different shards whose results end a round; 0: all that connected devices hold"""
     average: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 8.0

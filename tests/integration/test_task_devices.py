@@ -47,12 +47,9 @@ def client(port: int, stored: Path, number: int, held: int = 2) -> ClientSetting
     )
 
 
-@pytest.mark.parametrize("order", ["adaptive", "cyclic"])
-async def test_they_train_until_the_run_is_over(
-    order: str, stored: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_they_train_until_the_run_is_over(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeflock.server.app.GraphStore", HandMade)
-    settings = (*RUN, *TASKS, f"coordination.order={order}")
+    settings = (*RUN, *TASKS)
     async with hosting(stored / "run", *settings, layout=LAYOUT) as hosted:
         clients = [run_client(client(hosted.port, stored, number)) for number in range(3)]
         progress = await asyncio.gather(*clients)

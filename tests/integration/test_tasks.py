@@ -28,7 +28,6 @@ TASKS = (
     "coordination.mode=tasks",
     "coordination.deadline=3600",
     "coordination.tasks=3",
-    "coordination.order=cyclic",
 )
 
 
@@ -75,19 +74,18 @@ async def test_a_round_has_one_update_of_each_shard(tmp_path: Path) -> None:
         async with link(hosted.port, "a", "x,y,z") as a, link(hosted.port, "b", "y,z,x") as b:
             assert await begun(a) == Task(0)
             assert await begun(b) == Task(0)  # y
-            assert await a.offer(update(0, 1, 0)) == Task(1)  # y: b is not done with it yet
-            assert await b.offer(update(0, 1, 0)) == Task(1)  # z
+            assert await a.offer(update(0, 1, 0)) == Task(2)  # z: b computes y
+            assert (await b.offer(update(0, 1, 0))).counted
             assert hosted.engine.published.version == 0
-            assert await a.offer(update(0, 2, 1)) == Task(2, counted=False)  # of y b's counts, now z
-            over = asyncio.create_task(a.round_end())
-            await b.offer(update(0, 2, 1))
+            over = asyncio.create_task(b.round_end())
+            await a.offer(update(0, 2, 2))
             await over
             assert hosted.engine.published.version == 3
             assert (await a.pull(None)).version == 3
             assert await a.task() is not None
     devices = hosted.registry.devices
-    assert [devices[name].statistics.updates for name in "ab"] == [1, 2]
-    assert [devices[name].statistics.duplicates for name in "ab"] == [1, 0]
+    assert [devices[name].statistics.updates for name in "ab"] == [2, 1]
+    assert [devices[name].statistics.duplicates for name in "ab"] == [0, 0]
     assert [devices[name].shards for name in "ab"] == [3, 3]
 
 
@@ -164,8 +162,8 @@ async def test_shards_are_named_once_each(tmp_path: Path, shards: str) -> None:
 
 
 async def test_a_line_that_drops_while_the_device_computes_loses_nothing(tmp_path: Path) -> None:
-    async with hosting(tmp_path, *TASKS) as hosted:
-        async with link(hosted.port, "a", "x,y") as a, link(hosted.port, "b", "y,x") as b:
+    async with hosting(tmp_path, *TASKS, "coordination.distinct=2") as hosted:
+        async with link(hosted.port, "a", "x,y") as a, link(hosted.port, "b", "z") as b:
             await begun(a)
             await begun(b)
             assert await a.offer(update(0, 1, 0)) == Task(1)
@@ -289,9 +287,7 @@ async def test_status_metrics_and_events_tell_of_it(tmp_path: Path) -> None:
     assert "3 updates made version 3, duplicates so far: 1" in [event.text for event in events]
     screen = Console(record=True, width=120, file=StringIO())
     print_status(screen, status)
-    assert "Tasks in cyclic order: 1 of 3 shards in this round, 2 wanted; duplicates so far: 1" in (
-        screen.export_text()
-    )
+    assert "Tasks: 1 of 3 shards in this round, 2 wanted; duplicates so far: 1" in screen.export_text()
 
 
 async def test_a_client_of_its_own_takes_part_by_the_document(tmp_path: Path) -> None:

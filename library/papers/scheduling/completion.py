@@ -11,7 +11,7 @@ from math import ceil, comb
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.scheduling.matrices import Matrix, positions
+from edgeflock.papers.scheduling.matrices import Matrix, positions
 
 Times = NDArray[np.float64]
 """[rounds, n]: T_i of each worker in each round."""

@@ -24,20 +24,18 @@ from edgeflock.papers.scheduling.completion import (
     polynomially_coded,
     random_completion,
 )
-from edgeflock.server.scheduling import Assignments, cyclic, staircase
-from edgeflock.server.scheduling.matrices import Matrix
+from edgeflock.papers.scheduling.matrices import Matrix, cyclic, staircase
+from edgeflock.server.scheduling import Assignments
 from edgeflock.server.scheduling.planning import WorkerLoad, plan
 
 
-def play(
-    order: str, holds: Sequence[Sequence[int]], times: Times, r: int, k: int, seed: int = 0
-) -> NDArray[np.float64]:
+def play(holds: Sequence[Sequence[int]], times: Times, r: int, k: int) -> NDArray[np.float64]:
     """Seconds that each round takes: [rounds].
 
     Worker j holds holds[j], takes times[round, j] for each of its tasks, at most `r`, and stops when the
     round is over. The scheduler knows what it sees and no more.
     """
-    assignments = Assignments(order, r, k, seed)
+    assignments = Assignments(r, k)
     for worker, tasks in enumerate(holds):
         assignments.add_device(worker, tasks)
     took, clock = [], 0.0
@@ -203,8 +201,8 @@ def decided(
                 times = times_of(world, scenario.draw(random), rounds, random)
                 holds, bound = columns(cyclic(n, r)), lower_bound(times, r, n)
                 seconds = {
-                    "adaptive, everywhere": play("adaptive", everywhere, times, r, n),
-                    "adaptive, cyclic": play("adaptive", holds, times, r, n),
+                    "adaptive, everywhere": play(everywhere, times, r, n),
+                    "adaptive, cyclic": play(holds, times, r, n),
                     "least, cyclic": np.array([oracle_seconds(holds, paces, r, n) for paces in times]),
                     "SS": completion(staircase(n, r), times, n),
                     "CS": completion(cyclic(n, r), times, n),

@@ -196,7 +196,7 @@ def _decided(summary: dict[str, Any]) -> list[str]:
     lines = [
         "## An order that is decided on the way",
         "",
-        'Beyond the paper: `order = "adaptive"` hands out the next task when a worker asks, by what has come '
+        "Beyond the paper: the server hands out the next task when a worker asks, by what has come "
         "in so far. Completion times over those of the lower bound, k = n, from the second round on. As "
         "before: each worker is as fast as in the last round. Changing: a tenth of the workers draw a new "
         "speed each round. Independent: all do, as in the paper, so that what is known of a round tells "

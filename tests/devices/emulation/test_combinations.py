@@ -4,7 +4,7 @@ A run has a choice of as many settings as go together, so that few runs have all
 """
 
 from collections.abc import Callable
-from itertools import combinations, cycle
+from itertools import combinations
 
 import pytest
 
@@ -44,9 +44,7 @@ CONCEPTS: dict[str, list[Settings]] = {
         ("coordination.mode=buffer", "coordination.buffer=3"),
         *_aggregates("rounds"),
         *_aggregates("cohort"),
-        *((*one, f"coordination.order={name}") for one, name in zip(
-            cycle(_aggregates("tasks")), CHOICES["coordination.order"], strict=False
-        )),
+        *_aggregates("tasks"),
         ("coordination.mode=private", "coordination.learning_rate=0.1"),
         ("coordination.mode=elastic", "coordination.chunk=0"),
         ("coordination.mode=elastic", "coordination.chunk=100"),

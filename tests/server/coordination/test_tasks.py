@@ -13,7 +13,7 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover
-from edgeflock.server.scheduling import ORDERS, Assignments
+from edgeflock.server.scheduling import Assignments
 from edgeflock.shared.errors import AlreadyComputed, BaseExpired, NoSuchTask
 from edgeflock.shared.protocol.messages import Receipt, Update
 from edgeflock.shared.settings.coordination import CoordinationSettings
@@ -35,14 +35,12 @@ from tests.server.pushes import (
 ROUNDS = Regime("adacomp", 0.1, 6, rounds=True)
 
 
-def open_tasks(
-    directory: Path, *, r: int = 3, k: int = 0, order: str = "cyclic"
-) -> tuple[Engine, TaskRounds]:
+def open_tasks(directory: Path, *, r: int = 3, k: int = 0) -> tuple[Engine, TaskRounds]:
     """The engine of a run of tasks, begun or taken up."""
     journal = open_engine(directory, ROUNDS)[0]
     journal.close()
     journal = Journal(directory / "journal.sqlite")
-    tasks = TaskRounds(Assignments(order, r, k), DEADLINE, LAYOUT)
+    tasks = TaskRounds(Assignments(r, k), DEADLINE, LAYOUT)
     return Engine(journal, LAYOUT, recover(journal, LAYOUT, ROUNDS), tasks), tasks
 
 
@@ -66,7 +64,7 @@ def of(task: int | None, update: Update) -> Update:
 
 
 def test_the_mode_is_rounds_with_tasks() -> None:
-    settings = CoordinationSettings(mode="tasks", tasks=2, distinct=3, order="staircase", deadline=2)
+    settings = CoordinationSettings(mode="tasks", tasks=2, distinct=3, deadline=2)
     assert isinstance(create_coordinator(settings, LAYOUT), TaskRounds)
 
 
@@ -132,13 +130,12 @@ def test_an_update_that_cannot_be_decoded_does_not_take_its_shard(tmp_path: Path
     assert engine.published.version == 1
 
 
-@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("coding", ["f32", "codebook4", "sign"])
-def test_after_a_kill_the_bits_are_those_of_whole_rounds(tmp_path: Path, order: str, coding: str) -> None:
+def test_after_a_kill_the_bits_are_those_of_whole_rounds(tmp_path: Path, coding: str) -> None:
     """Ten rounds of random devices, speeds and deaths; the journal is copied at random moments."""
     (tmp_path / "run").mkdir()
-    engine, tasks = open_tasks(tmp_path / "run", order=order)
-    random = np.random.default_rng(len(order))
+    engine, tasks = open_tasks(tmp_path / "run")
+    random = np.random.default_rng(6)
     holds = dict(a="u,v,w", b="v,w,x", c="w,x,u", d="x,u,v")
     devices = hold(engine, **holds)
     sequences = dict.fromkeys(devices, 0)

@@ -17,8 +17,7 @@ from edgeflock.papers.scheduling.completion import (
     polynomially_coded,
     random_completion,
 )
-from edgeflock.server.scheduling import cyclic, staircase
-from edgeflock.server.scheduling.matrices import Matrix
+from edgeflock.papers.scheduling.matrices import Matrix, cyclic, staircase
 
 MATRICES: dict[str, Callable[[int, int], Matrix]] = {
     "cyclic": cyclic,

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeflock.server.scheduling import cyclic, staircase
-from edgeflock.server.scheduling.matrices import Matrix, positions
+from edgeflock.papers.scheduling.matrices import Matrix, cyclic, positions, staircase
 from edgeflock.shared.errors import ConfigError
 
 SIZES = st.integers(1, 12).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n)))
