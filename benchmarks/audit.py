@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchmarks.updates import LAYOUT, random_update
 from edgeflock.server.descent import Parameters, Regime, Step
 from edgeflock.server.engine.admission import admit
-from edgeflock.server.ledger import Journal
+from edgeflock.server.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update

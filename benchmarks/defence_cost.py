@@ -21,7 +21,8 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.defence import Trusted
 from edgeflock.server.engine import Accepted, Engine
 from edgeflock.server.hosting.choices import CHOICES
-from edgeflock.server.ledger import Journal, open_engine
+from edgeflock.server.journal import Journal
+from edgeflock.server.ledger import open_engine
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.settings.config import parse
 

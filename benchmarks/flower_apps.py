@@ -24,7 +24,7 @@ import psutil
 
 from benchmarks.flower import counting
 from benchmarks.flower_deployment import EXAMPLES, Deployment, free_port
-from edgeflock.server.ledger import Journal
+from edgeflock.server.journal import Journal
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.updates import LAYOUT
-from edgeflock.server.ledger import Journal
+from edgeflock.server.journal import Journal
 from edgeflock.server.ledger.claim import open_journal
 from tests.postgres import cluster, standby
 

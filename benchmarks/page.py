@@ -26,7 +26,8 @@ from benchmarks.plain import EXACT
 from edgeflock.papers.machine import machine
 from edgeflock.server.app import create_app, listen
 from edgeflock.server.http.keys import HOST
-from edgeflock.server.ledger import DeviceTotals, claim_run
+from edgeflock.server.journal import DeviceTotals
+from edgeflock.server.ledger import claim_run
 from edgeflock.shared.settings.config import parse
 from tests.browser import Tab, browsing
 

@@ -21,8 +21,8 @@ from edgeflock.server.hosting.tls import authority_of
 from edgeflock.server.http.keys import CONNECTION_LIMITS, GATEWAYS, HEALTH, HOST, WRITER
 from edgeflock.server.identity import Audit, Register, Role, own_certificate, pin_of_file, server_tls
 from edgeflock.server.identity.records import StoredToken
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.claim import claim_run
-from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import save_first_model
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.roster.hub import Hub

@@ -16,7 +16,7 @@ from benchmarks.audit import REGIME, Audit
 from benchmarks.faults.device import Noted, Notes
 from benchmarks.updates import LAYOUT
 from edgeflock.server.descent import Parameters
-from edgeflock.server.ledger import Journal
+from edgeflock.server.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 
 READY_SECONDS = 60

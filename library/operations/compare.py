@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from edgeflock.server.ledger import Journal
+from edgeflock.server.journal import Journal
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.numbers import loss, percent, size
 from edgeflock.shared.protocol.frames import Evaluation

@@ -1,7 +1,7 @@
 """One way to databases: SQLite files and PostgreSQL, with the same statements, rows and errors.
 
 `database.Database` is what both have in common, sqlite.py and postgres.py connect, and errors.py says which
-failure is which. lease.py holds the right to write to a PostgreSQL database. The journal (server/ledger) and
+failure is which. lease.py holds the right to write to a PostgreSQL database. The journal (server/journal) and
 the register of devices (server/identity) keep their tables with it. Imports edgeflock.shared only.
 """
 

@@ -1,9 +1,9 @@
 """The path of an update: admit, coordinate, journal, apply, publish. It uses no sockets and no clock.
 
 `Engine` is the only writer of the model. It returns the result of each update (`Accepted` or a refusal) and
-the public state of the run (`Published`), never ahead of its log. steering.py handles what operators do to a
-run, and judging.py what evaluations do. welcome.py makes the Welcome of a device. server/publication makes
-the models for devices. Imports publication, coordination, defence and descent; neither asyncio nor aiohttp.
+the public state of the run (`Published`), never ahead of its journal. steering.py handles what operators do
+to a run, and judging.py what evaluations do. welcome.py makes the Welcome of a device. server/publication
+makes the models for devices. Imports journal and below; neither asyncio nor aiohttp.
 """
 
 from edgeflock.server.engine.engine import Engine

@@ -20,10 +20,10 @@ from edgeflock.server.engine.admission import Gatekeeper, admit
 from edgeflock.server.engine.judging import Criteria, EvaluationJudge, RunLifecycle
 from edgeflock.server.engine.labels import FleetLabels
 from edgeflock.server.engine.limits import EngineLimits
-from edgeflock.server.engine.log import Log
 from edgeflock.server.engine.moments import FleetMoments
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Receipts, Staged
 from edgeflock.server.engine.steering import Snapshots, Steering
+from edgeflock.server.journal import Journal
 from edgeflock.server.privacy import Participations, pack_summed
 from edgeflock.server.publication import Exact, Outlet, Publication
 from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, StepTooLarge, Superseded
@@ -55,7 +55,7 @@ class Engine:
 
     def __init__(
         self,
-        log: Log,
+        journal: Journal,
         layout: Layout,
         parameters: Parameters,
         coordinator: Coordinator,
@@ -68,7 +68,7 @@ class Engine:
         guard: DefenceGuard | None = None,
         participations: Participations | None = None,
     ) -> None:
-        """`parameters` has the state of the log.
+        """`parameters` has the state of the journal.
 
         `publication` encodes the models for devices; None: they get exactly theta. `start` makes version 0.
         `past` returns the parameters of an earlier version, or raises ConfigError. `gate` decides which
@@ -83,22 +83,24 @@ class Engine:
         """The assignment of tasks to devices; None in a run without tasks."""
         self.turns = coordinator.turns
         """The cohort; None in a run in which all devices take part at any time."""
-        self._log = log
-        self.device_id = log.device_id
+        self._journal = journal
+        self.device_id = journal.device_id
         """Returns the number of a device of a name."""
         self._limits = limits = limits or EngineLimits()
         self.outlet = Outlet(publication or Exact(layout, parameters.version), layout, parameters.store)
-        self.receipts = Receipts(log)
+        self.receipts = Receipts(journal)
         judge = judge or EvaluationJudge(Criteria())
         self.participations = participations
         past_end = judge.past_end_reason(parameters.start_time)
         if participations is not None:
             past_end = past_end or participations.end_reason(parameters.waiting)
         self._lifecycle = RunLifecycle(parameters, limits.updates, past_end)
-        self._snapshots = Snapshots(log, parameters, limits.snapshot_every, keep_updates=limits.keep_updates)
+        self._snapshots = Snapshots(
+            journal, parameters, limits.snapshot_every, keep_updates=limits.keep_updates
+        )
         self.steering = Steering(
-            log, parameters, self._lifecycle, self._snapshots, self.outlet, judge, limits.learning_rate, past,
-            self._discard_held,
+            journal, parameters, self._lifecycle, self._snapshots, self.outlet, judge, limits.learning_rate,
+            past, self._discard_held,
         )  # fmt: skip
         self.guard, self._past = guard, past
         self._moments = FleetMoments(layout.parameters)
@@ -154,7 +156,7 @@ class Engine:
     def publish(self, staged: Staged) -> list[tuple[Push, Answer]]:
         """The second half of `commit`: wait for the disk, then add the model to the receipts that need it."""
         self._snapshots.take_if_due()
-        self._log.commit()
+        self._journal.commit()
         self._lifecycle.publish()
         if self.participations is not None:
             self._follow_participations(self.participations)
@@ -303,7 +305,7 @@ class Engine:
         ):
             update, (share, decision) = push.update, self._record_decision(version, push)
             facts = version, push.device, update.sequence, push.time, update.loss, update.samples
-            self._log.add_update(*facts, push.frame, share, decision)
+            self._journal.add_update(*facts, push.frame, share, decision)
             self.receipts.add(push.device, update.sequence, version)
             self._gate.record_update(push.device, version)
             if self.participations is not None:
@@ -412,10 +414,10 @@ class Engine:
         self.outlet.close()
         if not self._abandoned:
             self._snapshots.take()
-            self._log.close()
+            self._journal.close()
 
     def abandon(self) -> None:
         """Close the journal without uncommitted writes: memory may be ahead of it after an error."""
         self._abandoned = True
         self.outlet.close()
-        self._log.abandon()
+        self._journal.abandon()

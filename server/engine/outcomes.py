@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from edgeflock.server.coordination import Push
-from edgeflock.server.engine.log import LastReceipt, Log
+from edgeflock.server.journal import Journal
+from edgeflock.server.journal.records import LastReceipt
 from edgeflock.shared.errors import BadSequence, Refused, SequenceAhead
 from edgeflock.shared.protocol.messages import Receipt
 
@@ -67,9 +68,9 @@ no device has so many in a row. Without this limit, an update with the largest n
 class Receipts:
     """The receipts of all devices of a run."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._last = log.last_receipts()
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._last = journal.last_receipts()
 
     def last_sequence(self, device: int) -> int:
         """Return the highest sequence number accepted from a device, or 0."""
@@ -100,7 +101,7 @@ class Receipts:
         last = self._last.get(device)
         if last is not None and sequence == last.sequence:
             return last.version
-        if (earlier := self._log.receipt(device, sequence)) is not None:
+        if (earlier := self._journal.receipt(device, sequence)) is not None:
             return earlier
         raise BadSequence(
             f"sequence {sequence} was never accepted, but {self.last_sequence(device)} already was; "

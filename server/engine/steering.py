@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Parameters
 from edgeflock.server.engine.judging import EvaluationJudge, RunLifecycle
-from edgeflock.server.engine.log import Log
+from edgeflock.server.journal import Journal
 from edgeflock.server.publication import Outlet
 from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, RunDiverged
 from edgeflock.shared.protocol.frames import Evaluation
 
 
 class Snapshots:
-    def __init__(self, log: Log, parameters: Parameters, every: int, *, keep_updates: bool) -> None:
+    def __init__(self, journal: Journal, parameters: Parameters, every: int, *, keep_updates: bool) -> None:
         """A snapshot is due each `every` versions.
 
         Unless `keep_updates`, it drops the records, but not the facts, of updates before the window.
         """
-        self._log, self._parameters = log, parameters
+        self._journal, self._parameters = journal, parameters
         self._every, self._keep_updates = every, keep_updates
         self.restart_interval()
 
@@ -39,12 +39,12 @@ class Snapshots:
             self.take()
 
     def take(self) -> None:
-        """Write a snapshot of the present version. It is durable with the log's next commit."""
+        """Write a snapshot of the present version. It is durable with the journal's next commit."""
         parameters, version = self._parameters, self._parameters.version
         self.restart_interval()
-        self._log.add_snapshot(version, parameters.theta, parameters.average, parameters.packed_memory())
+        self._journal.add_snapshot(version, parameters.theta, parameters.average, parameters.packed_memory())
         if not self._keep_updates:
-            self._log.drop_frames(version - parameters.regime.window)
+            self._journal.drop_frames(version - parameters.regime.window)
 
 
 class Recovery(NamedTuple):
@@ -72,7 +72,7 @@ class Recovery(NamedTuple):
 class Steering:
     def __init__(
         self,
-        log: Log,
+        journal: Journal,
         parameters: Parameters,
         lifecycle: RunLifecycle,
         snapshots: Snapshots,
@@ -87,7 +87,7 @@ class Steering:
         `past` returns the parameters of an earlier version, or raises ConfigError. `discard_held` refuses all
         held updates with the given refusal.
         """
-        self._log, self._parameters = log, parameters
+        self._journal, self._parameters = journal, parameters
         self._lifecycle, self._snapshots, self._outlet = lifecycle, snapshots, outlet
         self._judge, self._learning_rate = judge, learning_rate
         self._past = past
@@ -111,9 +111,9 @@ class Steering:
         halved. Returns this recovery; None: there was none.
         """
         if evaluation is not None:
-            self._log.add_evaluation(evaluation)
+            self._journal.add_evaluation(evaluation)
         for device, ingress, egress in traffic:
-            self._log.add_account(device, ingress, egress)
+            self._journal.add_account(device, ingress, egress)
         recovery = None
         if evaluation is not None:
             now, total = evaluation.time, evaluation.ingress + evaluation.egress
@@ -122,7 +122,7 @@ class Steering:
         if evaluation and may_recover and end_reason is None and self._lifecycle.end_reason is None:
             recovery = self._recover(evaluation)
         if recovery is None:
-            self._log.commit()
+            self._journal.commit()
         if end_reason is not None:
             self.end(end_reason)
         return recovery
@@ -146,7 +146,7 @@ class Steering:
         else:
             return None
         restored = past.version
-        self._log.add_adjustment(parameters.version, self._learning_rate, rate)
+        self._journal.add_adjustment(parameters.version, self._learning_rate, rate)
         self._judge.record_rate_change(parameters.version)
         parameters.regime = replace(parameters.regime, learning_rate=rate)
         self._go_back(past, evaluation.time)
@@ -166,7 +166,7 @@ class Steering:
     def checkpoint(self) -> int:
         """Put a snapshot into the journal, and return its version. A restart replays only later updates."""
         self._snapshots.take()
-        self._log.commit()
+        self._journal.commit()
         return self._parameters.version
 
     def adjust(self, learning_rate: float, configured: float) -> int:
@@ -178,9 +178,9 @@ class Steering:
         version, regime = self._parameters.version, self._parameters.regime
         regime = replace(regime, learning_rate=learning_rate)
         self._snapshots.take()
-        self._log.add_regime(version, regime, "operator")
-        self._log.add_adjustment(version, configured, learning_rate)
-        self._log.commit()
+        self._journal.add_regime(version, regime, "operator")
+        self._journal.add_adjustment(version, configured, learning_rate)
+        self._journal.commit()
         self._parameters.regime = regime
         self._judge.record_rate_change(version)
         self._lifecycle.publish()
@@ -194,8 +194,8 @@ class Steering:
         if nodes != self._parameters.regime.method.nodes:
             self._snapshots.take()
             self._parameters.set_node_count(nodes)
-            self._log.add_regime(self._parameters.version, self._parameters.regime, "nodes")
-            self._log.commit()
+            self._journal.add_regime(self._parameters.version, self._parameters.regime, "nodes")
+            self._journal.commit()
 
     def end_tree(self) -> None:
         """End the tree of a private run's noise before its last step (descent/noise.py).
@@ -204,15 +204,15 @@ class Steering:
         """
         self._snapshots.take()
         self._parameters.end_tree()
-        self._log.add_regime(self._parameters.version, self._parameters.regime, "tree")
-        self._log.commit()
+        self._journal.add_regime(self._parameters.version, self._parameters.regime, "tree")
+        self._journal.commit()
 
     def stop_diverged(self, version: int, reason: str) -> None:
         """Take no updates until `roll_back`, because the model of `version` has diverged.
 
         Does nothing if a rollback came after that version. `reason` is for devices and people.
         """
-        if version >= self._log.last_rollback():
+        if version >= self._journal.last_rollback():
             self._lifecycle.mark_diverged(reason)
             self._discard_held(RunDiverged(reason))
             self._lifecycle.publish()
@@ -250,12 +250,12 @@ class Steering:
         if parameters.noise is not None:
             parameters.end_tree()
         memory = parameters.memory_of(past)
-        self._log.add_rollback(
+        self._journal.add_rollback(
             parameters.version + 1, past.version, parameters.regime, past.theta, past.average, memory, now
         )
         parameters.go_back(past.theta, past.average, memory)
         self._outlet.reset()
-        self._log.commit()
+        self._journal.commit()
         self._snapshots.restart_interval()
         self._lifecycle.resume()
         self._discard_held(BaseExpired(f"the model was rolled back to version {past.version}; pull again"))

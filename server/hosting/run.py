@@ -19,15 +19,8 @@ from edgeflock.server.hosting.model import ModelSetup, model_of
 from edgeflock.server.hosting.program_objects import NO_OBJECTS, ServerObjects
 from edgeflock.server.hosting.tls import authority_of, server_context
 from edgeflock.server.identity import Audit, Authority, Register, write_admin_token
-from edgeflock.server.ledger import (
-    Claim,
-    DeviceTotals,
-    Waiting,
-    claim_run,
-    largest_step,
-    save_base,
-    save_first_model,
-)
+from edgeflock.server.journal import DeviceTotals
+from edgeflock.server.ledger import Claim, Waiting, claim_run, largest_step, save_base, save_first_model
 from edgeflock.server.monitoring import trackers
 from edgeflock.server.monitoring.best_model import info_of, save_best
 from edgeflock.server.monitoring.evaluation import FindSuspect, SaveBest

@@ -1,17 +1,13 @@
-"""Durable state: the journal, its schema, and the recovery of an engine from it, bit for bit.
+"""The life of a journal (server/journal): recovery of an engine from it, bit for bit; backups and repairs.
 
 `claim_run` holds a run's directory for one process. `open_engine` is the one way to make an engine of a
-journal. `Journal` implements the engine's log (engine/log.py). What changes theta is in the journal, or is a
-function of it, and is in its chain of checksums. The package `stores`, below all other modules here, has the
-stores of rows and their schema. `verify` reports which parts of a journal on a failed disk are whole, and
-`repair` keeps those and drops the rest; a running server detects damage by itself. Imports engine and below.
+journal. `verify` reports which parts of a journal on a failed disk are whole, and `repair` keeps those and
+drops the rest; a running server detects damage by itself. Imports engine and below.
 """
 
 from edgeflock.server.ledger.backup import BackupReport, CopyReport, back_up, copy, restore
 from edgeflock.server.ledger.claim import Claim, Waiting, claim_run, is_shared
-from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.offered import BASE, FIRST_MODEL, save_base, save_first_model
-from edgeflock.server.ledger.records import DeviceTotals
 from edgeflock.server.ledger.recovery import open_engine, rebuild_model
 from edgeflock.server.ledger.repairing import RepairReport, repair
 from edgeflock.server.ledger.suspects import Suspect, largest_step

@@ -27,12 +27,12 @@ from pathlib import Path
 import msgpack
 
 from edgeflock.server.database import SqliteDatabase
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.stores import mark
+from edgeflock.server.journal.stores.schema import TABLES, schema_of
 from edgeflock.server.ledger.claim import FILE, file_of, lock, open_journal
-from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.repairing import repair
-from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.schema import TABLES, schema_of
 from edgeflock.server.ledger.verifying import verify
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 

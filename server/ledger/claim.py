@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from edgeflock.server.database import URL_FILE, Database, PostgresReader, SqliteDatabase, lease_of
 from edgeflock.server.descent import Part, Place
 from edgeflock.server.engine import Engine
-from edgeflock.server.ledger.contents import Contents
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.contents import Contents
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.stores.examination import examine
+from edgeflock.server.journal.stores.postgres import PostgresStore
+from edgeflock.server.journal.stores.schema import schema_of
 from edgeflock.server.ledger.recovery import ReplayedJournal, follow, open_engine
-from edgeflock.server.ledger.stores.examination import examine
-from edgeflock.server.ledger.stores.postgres import PostgresStore
-from edgeflock.server.ledger.stores.schema import schema_of
 from edgeflock.server.shards import open_place
 from edgeflock.shared.errors import ConfigError, EdgeflockError, InUse, JournalDamaged
 from edgeflock.shared.files import write_atomically

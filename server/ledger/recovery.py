@@ -28,9 +28,9 @@ from edgeflock.server.descent import (
 )
 from edgeflock.server.engine import Criteria, Engine, EngineLimits, EvaluationJudge
 from edgeflock.server.engine.admission import admit
-from edgeflock.server.ledger.contents import Contents
-from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import JournaledUpdate, ModelSnapshot, RegimeStart
+from edgeflock.server.journal.contents import Contents
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.records import JournaledUpdate, ModelSnapshot, RegimeStart
 from edgeflock.server.privacy import Accountant, Participations, check_privacy, count_updates
 from edgeflock.server.publication import publication_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused, UnexpectedRecord

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from edgeflock.server.database import SUFFIXES, Database, SqliteDatabase, columns
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.stores import mark
+from edgeflock.server.journal.stores.examination import Examination, examine, seal
+from edgeflock.server.journal.stores.schema import SCHEMA, TABLES, schema_of
 from edgeflock.server.ledger.claim import lock
-from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.examination import Examination, examine, seal
-from edgeflock.server.ledger.stores.schema import SCHEMA, TABLES, schema_of
 from edgeflock.server.ledger.verifying import VerifyReport, check
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 

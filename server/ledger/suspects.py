@@ -5,7 +5,7 @@ from statistics import median
 
 import numpy as np
 
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import steps
 from edgeflock.shared.model.layout import Layout
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgeflock.server.database import Database, JournalLost, SqliteDatabase
+from edgeflock.server.journal.contents import decode_run
+from edgeflock.server.journal.records import JournaledUpdate
+from edgeflock.server.journal.stores import mark
+from edgeflock.server.journal.stores.chain import COVERED, Facts, vector_sum, walk
+from edgeflock.server.journal.stores.examination import Examination, compare, examine, sqlite_error
+from edgeflock.server.journal.stores.schema import schema_of
 from edgeflock.server.ledger.claim import file_of, open_reader
-from edgeflock.server.ledger.contents import decode_run
-from edgeflock.server.ledger.records import JournaledUpdate
 from edgeflock.server.ledger.recovery import decode_update
-from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.chain import COVERED, Facts, vector_sum, walk
-from edgeflock.server.ledger.stores.examination import Examination, compare, examine, sqlite_error
-from edgeflock.server.ledger.stores.schema import schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Refused
 from edgeflock.shared.model.layout import Layout
 

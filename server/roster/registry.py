@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from edgeflock.server.connections import Meter
-from edgeflock.server.ledger import DeviceTotals
+from edgeflock.server.journal import DeviceTotals
 from edgeflock.server.roster.connection import Connection
 from edgeflock.server.roster.statistics import History, Statistics
 from edgeflock.shared import errors

@@ -15,8 +15,8 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.descent import AGGREGATES, Step
 from edgeflock.server.engine import Accepted, Engine
 from edgeflock.server.engine.limits import usual_fraction
-from edgeflock.server.engine.log import SUM_DEVICE
 from edgeflock.server.engine.welcome import sum_terms
+from edgeflock.server.journal.records import SUM_DEVICE
 from edgeflock.server.sessions.answers import PendingUpdate
 from edgeflock.server.sessions.context import UpdateQueue
 from edgeflock.shared.codecs import entries, sparse, values

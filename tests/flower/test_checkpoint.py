@@ -8,7 +8,7 @@ import pytest
 from flwr.app import ArrayRecord, MetricRecord
 
 from edgeflock.server.flower import AsyncAdaComp, ScaDLES
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import ConfigError
 from tests.flower.apps import MODEL, PLAIN, app, numbers, plus, record

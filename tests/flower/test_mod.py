@@ -7,7 +7,7 @@ import pytest
 from flwr.serverapp.strategy import FedAvg
 
 from edgeflock.server.flower import AsyncAdaComp, ScaDLES
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from tests.flower.apps import MODEL, PLAIN, Numbers, app, numbers, plus, record
 from tests.flower.grid import FakeGrid
 

@@ -10,7 +10,7 @@ import pytest
 from edgeflock.server.defence import Trusted
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.admission import admit
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import Dropped
 from edgeflock.shared.protocol.messages import Receipt

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgeflock.operations.journal_frames import journal_frames
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.monitoring.feed import state
 from edgeflock.shared.protocol.frames import Delta

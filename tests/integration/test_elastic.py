@@ -18,7 +18,7 @@ from edgeflock.client.training.elastic import Elastic
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.transport import Link
 from edgeflock.operations.status import print_status
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.errors import Malformed, SessionRefused

@@ -19,7 +19,7 @@ from edgeflock.client.transport import Link
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.devices.emulation.fleet import prepare
 from edgeflock.server.connections.traffic import Traffic
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.shared.data import datasets
 from edgeflock.shared.errors import Refused
 from edgeflock.shared.model.torch_module import FlatModule

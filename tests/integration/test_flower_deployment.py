@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.flower_deployment import EXAMPLES, Deployment, servers_of
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -24,7 +24,7 @@ from edgeflock.client.training import Worker
 from edgeflock.client.training.selector import LocalSteps
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.transport import Link
-from edgeflock.server.ledger import Journal
+from edgeflock.server.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.model.gradient import Gradient

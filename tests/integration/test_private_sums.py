@@ -23,7 +23,7 @@ from edgeflock.client.training.sums import SumPolicy
 from edgeflock.client.training.trainer import Trainer
 from edgeflock.client.transport import Link
 from edgeflock.operations.status import print_status
-from edgeflock.server.engine.log import SUM_DEVICE
+from edgeflock.server.journal.records import SUM_DEVICE
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.sessions.sum_updates import SumUpdates
 from edgeflock.shared.data.datasets import Dataset

@@ -21,7 +21,8 @@ from edgeflock.operations.status import print_status, status
 from edgeflock.server.coordination import Push
 from edgeflock.server.descent import Part, Place
 from edgeflock.server.engine import Engine
-from edgeflock.server.ledger import Journal, open_engine
+from edgeflock.server.journal import Journal
+from edgeflock.server.ledger import open_engine
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.shards import Sharded
 from edgeflock.shared.errors import ConfigError, EdgeflockError

@@ -20,10 +20,10 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.engine.outcomes import Answer
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.stores.examination import examine, seal
+from edgeflock.server.journal.stores.mark import ProgressFile
 from edgeflock.server.ledger.recovery import recover
-from edgeflock.server.ledger.stores.examination import examine, seal
-from edgeflock.server.ledger.stores.mark import ProgressFile
 from edgeflock.server.publication import Publication
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import Refused

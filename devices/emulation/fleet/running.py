@@ -28,7 +28,8 @@ from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.hosting import trusting
 from edgeflock.server.hosting.weights import first_model, personal_layers
-from edgeflock.server.ledger import Journal, open_engine
+from edgeflock.server.journal import Journal
+from edgeflock.server.ledger import open_engine
 from edgeflock.server.monitoring.episodes import EpisodeScores
 from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.server.monitoring.listeners import Applied, Callbacks

@@ -19,7 +19,7 @@ import edgeflock as ef
 from edgeflock.client.data import Shuffled
 from edgeflock.devices.emulation.config import parse
 from edgeflock.devices.emulation.fleet import prepare, run_fleet
-from edgeflock.server.ledger import Journal
+from edgeflock.server.journal import Journal
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.messages import Update

@@ -9,7 +9,7 @@ import pytest
 
 from edgeflock.operations.compare import differences, show_comparison, summarize
 from edgeflock.server.descent import Regime, StepMethod
-from edgeflock.server.ledger import Journal
+from edgeflock.server.journal import Journal
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.frames import Evaluation
 from tests.library.command_line import edgeflock

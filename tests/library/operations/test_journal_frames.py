@@ -13,7 +13,7 @@ import pytest
 from edgeflock.operations.journal_frames import AWAY_SECONDS, journal_frames
 from edgeflock.operations.top import TopOptions, open_recording, sources
 from edgeflock.server.descent.regime import Regime
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.shared.codecs import sparse
 from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 from edgeflock.shared.model.layout import Layout

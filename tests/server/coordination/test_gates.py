@@ -17,7 +17,7 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.engine.outcomes import Accepted
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import Refused, Superseded
 from edgeflock.shared.protocol.messages import Receipt

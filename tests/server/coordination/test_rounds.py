@@ -16,7 +16,7 @@ from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import BadSequence, BaseExpired, BaseInFuture, Superseded
 from edgeflock.shared.protocol.messages import Receipt, Update

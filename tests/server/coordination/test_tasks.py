@@ -11,7 +11,7 @@ from edgeflock.server.coordination.modes import create_coordinator
 from edgeflock.server.coordination.tasks import TaskRounds
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import recover
 from edgeflock.server.scheduling import Assignments
 from edgeflock.shared.errors import AlreadyComputed, BaseExpired, NoSuchTask

@@ -10,10 +10,10 @@ import pytest
 
 from edgeflock.server.database import UNREACHABLE, JournalLost, Lease, Unreachable, lease_of
 from edgeflock.server.hosting.standby import Standby
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.stores.postgres import PostgresStore
+from edgeflock.server.journal.stores.schema import TABLES
 from edgeflock.server.ledger.claim import open_journal
-from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.stores.postgres import PostgresStore
-from edgeflock.server.ledger.stores.schema import TABLES
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse
 from tests.ports import lasting

@@ -16,7 +16,7 @@ from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.hosting.choices import CHOICES
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine as opened
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.shards import Sharded

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgeflock.server.descent import KINDS, Gathered, OptimizerMemory, Parameters, Regime, Step, StepMethod
 from edgeflock.server.descent.optimizer import MoveBound, Optimizer
 from edgeflock.server.engine.limits import EngineLimits
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import ConfigError, StepTooLarge
 from edgeflock.shared.model.layout import Layout

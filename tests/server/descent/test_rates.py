@@ -14,7 +14,7 @@ from edgeflock.server.descent import Gathered, Parameters, Regime, Step, StepMet
 from edgeflock.server.descent.rates import SCHEDULES, rate_factor
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.hosting.choices import CHOICES
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine, recover, replay
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout

@@ -15,7 +15,8 @@ from edgeflock.server.descent import Step
 from edgeflock.server.engine import Accepted, Engine
 from edgeflock.server.engine.admission import admit
 from edgeflock.server.hosting.choices import CHOICES
-from edgeflock.server.ledger import Journal, open_engine
+from edgeflock.server.journal import Journal
+from edgeflock.server.ledger import open_engine
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire

@@ -13,7 +13,7 @@ from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.part import Part
 from edgeflock.server.descent.statistics import LIMITED, Running
 from edgeflock.server.engine.limits import EngineLimits
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.server.shards import Sharded
 from edgeflock.shared.codecs import values

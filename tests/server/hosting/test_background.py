@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.hosting import hosted_run
 from edgeflock.server import app as server_app
-from edgeflock.server.ledger import Journal
+from edgeflock.server.journal import Journal
 from edgeflock.server.ledger.claim import claim_run
 from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.roster.hub import Hub

@@ -9,7 +9,7 @@ import torch
 
 from edgeflock.server.hosting.run import open_run
 from edgeflock.server.hosting.weights import first_model
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.offered import FIRST_MODEL
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import ConfigError

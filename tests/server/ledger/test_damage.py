@@ -15,9 +15,10 @@ import pytest
 
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.limits import EngineLimits
-from edgeflock.server.ledger import Journal, open_engine, verify
+from edgeflock.server.journal import Journal
+from edgeflock.server.journal.stores.chain import Facts, update_sum, vector_sum
+from edgeflock.server.ledger import open_engine, verify
 from edgeflock.server.ledger.claim import claim_run
-from edgeflock.server.ledger.stores.chain import Facts, update_sum, vector_sum
 from edgeflock.shared.errors import JournalDamaged, JournalTooNew
 from edgeflock.shared.model.start import NORMAL, Filling, Start, generate
 from edgeflock.shared.protocol.frames import Evaluation
@@ -288,7 +289,7 @@ def test_killed_between_the_commit_and_its_note(
     run = Watched(tmp_path)
     run.commit(4)
     with monkeypatch.context() as patch:
-        patch.setattr("edgeflock.server.ledger.stores.mark.ProgressFile.note", lambda *_, **__: None)
+        patch.setattr("edgeflock.server.journal.stores.mark.ProgressFile.note", lambda *_, **__: None)
         run.engine.device_id("another")
         for _ in range(behind):
             run.commit(2)

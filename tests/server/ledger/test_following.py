@@ -16,9 +16,9 @@ from edgeflock.server.descent import Part, Place, StepMethod, VectorsLost
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger import claim, claim_run
 from edgeflock.server.ledger.claim import Follower, open_journal
-from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import ReplayedJournal, follow, recover
 from edgeflock.server.shards import Sharded
 from edgeflock.server.shards.sharded import Order

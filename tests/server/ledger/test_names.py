@@ -14,7 +14,7 @@ import pytest
 from edgeflock.server.descent import KINDS, SCHEDULES, Parameters, Regime, StepMethod
 from edgeflock.server.descent.optimizer import Optimizer
 from edgeflock.server.hosting.choices import CHOICES
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.config import parse

@@ -13,8 +13,8 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.weighting import RULES
 from edgeflock.server.engine.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
-from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import JournaledUpdate
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.records import JournaledUpdate
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import BaseExpired, ConfigError, JournalDamaged
 from edgeflock.shared.protocol import wire

@@ -12,7 +12,8 @@ import pytest
 
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.limits import EngineLimits
-from edgeflock.server.ledger import Journal, repair, verify
+from edgeflock.server.journal import Journal
+from edgeflock.server.ledger import repair, verify
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.verifying import check
 from edgeflock.shared.errors import ConfigError, JournalDamaged

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from edgeflock.server.ledger import Journal, verify
+from edgeflock.server.journal import Journal
+from edgeflock.server.ledger import verify
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.protocol import wire

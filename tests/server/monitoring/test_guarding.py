@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from edgeflock.server.defence import Trusted
 from edgeflock.server.engine import Accepted
 from edgeflock.server.hosting.choices import CHOICES
-from edgeflock.server.ledger import Journal, open_engine
+from edgeflock.server.journal import Journal
+from edgeflock.server.ledger import open_engine
 from edgeflock.server.monitoring.guarding import GuardRunner
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.messages import Receipt

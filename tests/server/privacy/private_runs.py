@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import open_engine
 from edgeflock.shared.settings import config
 from tests.server.pushes import LAYOUT, THETA, commit, dense_update, push

@@ -8,8 +8,8 @@ import pytest
 
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Engine
-from edgeflock.server.engine.log import SUM_DEVICE
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.records import SUM_DEVICE
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.shared.errors import RunComplete
 from edgeflock.shared.protocol import wire

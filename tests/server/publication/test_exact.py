@@ -14,7 +14,7 @@ from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Index
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.ledger.journal import Journal
+from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger.recovery import recover
 from edgeflock.server.publication import Exact
 from edgeflock.shared.codecs import sparse

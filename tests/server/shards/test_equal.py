@@ -25,7 +25,8 @@ from edgeflock.server.descent import (
 )
 from edgeflock.server.descent.memory import OptimizerMemory
 from edgeflock.server.engine import Answer, Engine
-from edgeflock.server.ledger import Journal, open_engine
+from edgeflock.server.journal import Journal
+from edgeflock.server.ledger import open_engine
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.shards import Sharded
 from edgeflock.server.shards.sharded import Order

@@ -7,8 +7,8 @@ A group of updates is one INSERT of arrays, in a transaction that is valid only 
 from collections.abc import Callable
 
 from edgeflock.server.database import JournalLost, Lease, PostgresDatabase
-from edgeflock.server.ledger.stores.examination import Examination, examine
-from edgeflock.server.ledger.stores.schema import schema_of
+from edgeflock.server.journal.stores.examination import Examination, examine
+from edgeflock.server.journal.stores.schema import schema_of
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 
 

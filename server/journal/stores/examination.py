@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgeflock.server.database import Database
-from edgeflock.server.ledger.stores.chain import COVERED, frame_sum, key_of, row_sum, update_sum, vector_sum
-from edgeflock.server.ledger.stores.mark import Head, Heads, mark_path
+from edgeflock.server.journal.stores.chain import COVERED, frame_sum, key_of, row_sum, update_sum, vector_sum
+from edgeflock.server.journal.stores.mark import Head, Heads, mark_path
 from edgeflock.shared.errors import JournalDamaged
 
 _LISTS = ("devices", "adjustments", "evaluations", "repairs")

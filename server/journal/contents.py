@@ -10,20 +10,21 @@ from numpy.typing import NDArray
 
 from edgeflock.server.database import Database, columns
 from edgeflock.server.defence import DefenceDecision
-from edgeflock.server.engine.log import SUM_DEVICE, LastReceipt
-from edgeflock.server.ledger.records import (
+from edgeflock.server.journal.records import (
+    SUM_DEVICE,
     Adjustment,
     DeviceTotals,
     JournaledUpdate,
+    LastReceipt,
     ModelSnapshot,
     RegimeStart,
     RunRecord,
     UpdateReceipt,
     evaluation_from_row,
 )
-from edgeflock.server.ledger.stores.chain import COVERED, missing_update, vector_sum, walk
-from edgeflock.server.ledger.stores.examination import Examination
-from edgeflock.server.ledger.stores.schema import TABLES
+from edgeflock.server.journal.stores.chain import COVERED, missing_update, vector_sum, walk
+from edgeflock.server.journal.stores.examination import Examination
+from edgeflock.server.journal.stores.schema import TABLES
 from edgeflock.shared.errors import ConfigError, JournalDamaged, Malformed
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout

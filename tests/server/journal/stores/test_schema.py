@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from edgeflock.operations.top import open_recording
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.descent.regime import Regime, StepMethod
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.stores.schema import SCHEMA
 from edgeflock.server.ledger.backup import back_up, restore
-from edgeflock.server.ledger.journal import Journal
 from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.server.ledger.repairing import repair
-from edgeflock.server.ledger.stores.schema import SCHEMA
 from edgeflock.server.ledger.verifying import verify
 from edgeflock.shared.errors import ConfigError, JournalDamaged, JournalTooNew
 from edgeflock.shared.model.start import generate

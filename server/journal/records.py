@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,16 @@ from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
 from edgeflock.shared.protocol.frames import Evaluation
+
+SUM_DEVICE = " sum "
+"""The name in the journal of the device that secure sums come from. No device's own name has outer spaces."""
+
+
+class LastReceipt(NamedTuple):
+    """A device's highest journaled sequence number, and the version that this update made."""
+
+    sequence: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,19 @@ import pytest
 from edgeflock.server.coordination.asynchronous import Asynchronous
 from edgeflock.server.descent.regime import Regime
 from edgeflock.server.engine.engine import Engine
-from edgeflock.server.engine.log import LastReceipt
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.records import (
+    Adjustment,
+    DeviceTotals,
+    JournaledUpdate,
+    LastReceipt,
+    RegimeStart,
+    RunRecord,
+)
+from edgeflock.server.journal.stores.schema import SCHEMA
 from edgeflock.server.ledger import copy, verify
 from edgeflock.server.ledger.claim import open_journal
-from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import Adjustment, DeviceTotals, JournaledUpdate, RegimeStart, RunRecord
 from edgeflock.server.ledger.recovery import recover, replay
-from edgeflock.server.ledger.stores.schema import SCHEMA
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.protocol.frames import Evaluation
 from edgeflock.shared.protocol.messages import Receipt

@@ -10,9 +10,15 @@ import pytest
 
 from edgeflock.server.database import SqliteDatabase
 from edgeflock.server.descent.regime import Regime
-from edgeflock.server.engine.log import LastReceipt
-from edgeflock.server.ledger.journal import Journal
-from edgeflock.server.ledger.records import Adjustment, DeviceTotals, JournaledUpdate, RegimeStart, RunRecord
+from edgeflock.server.journal.journal import Journal
+from edgeflock.server.journal.records import (
+    Adjustment,
+    DeviceTotals,
+    JournaledUpdate,
+    LastReceipt,
+    RegimeStart,
+    RunRecord,
+)
 from edgeflock.shared.errors import JournalDamaged
 from edgeflock.shared.model.start import NORMAL, Filling, Start
 from edgeflock.shared.protocol.frames import Evaluation

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.descent import Regime
-from edgeflock.server.ledger.contents import Contents
-from edgeflock.server.ledger.records import RegimeStart, evaluation_row, rollback_kind
-from edgeflock.server.ledger.stores.chain import (
+from edgeflock.server.journal.contents import Contents
+from edgeflock.server.journal.records import RegimeStart, evaluation_row, rollback_kind
+from edgeflock.server.journal.stores.chain import (
     COVERED,
     frame_sum,
     key_of,
@@ -35,10 +35,10 @@ from edgeflock.server.ledger.stores.chain import (
     update_sum,
     vector_sum,
 )
-from edgeflock.server.ledger.stores.mark import Head
-from edgeflock.server.ledger.stores.postgres import PostgresStore
-from edgeflock.server.ledger.stores.schema import SCHEMA, TABLES
-from edgeflock.server.ledger.stores.sqlite import SqliteStore
+from edgeflock.server.journal.stores.mark import Head
+from edgeflock.server.journal.stores.postgres import PostgresStore
+from edgeflock.server.journal.stores.schema import SCHEMA, TABLES
+from edgeflock.server.journal.stores.sqlite import SqliteStore
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start

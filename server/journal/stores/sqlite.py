@@ -4,9 +4,9 @@ from contextlib import closing
 from pathlib import Path
 
 from edgeflock.server.database import SqliteDatabase
-from edgeflock.server.ledger.stores import mark
-from edgeflock.server.ledger.stores.examination import Examination, compare, examine
-from edgeflock.server.ledger.stores.schema import schema_of
+from edgeflock.server.journal.stores import mark
+from edgeflock.server.journal.stores.examination import Examination, compare, examine
+from edgeflock.server.journal.stores.schema import schema_of
 from edgeflock.shared.errors import JournalDamaged
 
 

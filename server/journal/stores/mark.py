@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from edgeflock.server.ledger.stores.chain import COVERED
+from edgeflock.server.journal.stores.chain import COVERED
 
 _SLOT = 4096
 _PACKED = struct.Struct("<8sQ" + "qI" * len(COVERED))
