@@ -19,7 +19,6 @@ from edgeflock.server.journal.records import (
     ModelSnapshot,
     RegimeStart,
     RunRecord,
-    UpdateReceipt,
     evaluation_from_row,
 )
 from edgeflock.server.journal.stores.chain import COVERED, missing_update, vector_sum, walk
@@ -67,11 +66,6 @@ class Contents:
                 return int(version)
         rows = self.db.rows("SELECT version FROM updates WHERE device = ? AND sequence = ?", device, sequence)
         return next((int(version) for (version,) in rows), None)
-
-    def frames(self) -> dict[tuple[int, int], UpdateReceipt]:
-        """(device, sequence) -> version and time, for every update whose record is still in the journal."""
-        rows = self.db.rows("SELECT device, sequence, version, time FROM updates WHERE length(frame) > 0")
-        return {(device, sequence): UpdateReceipt(version, time) for device, sequence, version, time in rows}
 
     def last_receipts(self) -> dict[int, LastReceipt]:
         """Map each device to the receipt of its latest update."""

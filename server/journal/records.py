@@ -78,14 +78,6 @@ def evaluation_from_row(row: Sequence[Any]) -> Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateReceipt:
-    """The version that an update made, and when (Unix seconds; virtual seconds in an emulated fleet)."""
-
-    version: int
-    time: float
-
-
-@dataclass(frozen=True, slots=True)
 class RegimeStart:
     """The regime by which updates count from `version` on."""
 

@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +16,10 @@ from tests.flower.apps import MODEL, PLAIN, app, numbers, plus, record
 from tests.flower.grid import Clock, FakeGrid
 
 
-def journaled(directory: Path) -> list[tuple[int, int]]:
+def journaled(directory: Path) -> list[tuple[Any, ...]]:
     """(device, sequence) of every update in the checkpoint, in order."""
     journal = Journal(directory / "journal.sqlite")
-    rows = [(d, s) for (d, s), _ in sorted(journal.frames().items(), key=lambda item: item[1].version)]
+    rows = [*journal.db.rows("SELECT device, sequence FROM updates ORDER BY version")]
     journal.close()
     return rows
 
