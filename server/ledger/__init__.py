@@ -8,7 +8,8 @@ drops the rest; a running server detects damage by itself. Imports engine and be
 from edgeflock.server.ledger.backup import BackupReport, CopyReport, back_up, copy, restore
 from edgeflock.server.ledger.claim import Claim, Waiting, claim_run, is_shared
 from edgeflock.server.ledger.offered import BASE, FIRST_MODEL, save_base, save_first_model
-from edgeflock.server.ledger.recovery import open_engine, rebuild_model
+from edgeflock.server.ledger.opening import open_engine
+from edgeflock.server.ledger.recovery import rebuild_model
 from edgeflock.server.ledger.repairing import RepairReport, repair
 from edgeflock.server.ledger.suspects import Suspect, largest_step
 from edgeflock.server.ledger.verifying import VerifyReport, verify

@@ -24,7 +24,8 @@ from edgeflock.server.journal.journal import Journal
 from edgeflock.server.journal.stores.examination import examine
 from edgeflock.server.journal.stores.postgres import PostgresStore
 from edgeflock.server.journal.stores.schema import schema_of
-from edgeflock.server.ledger.recovery import ReplayedJournal, follow, open_engine
+from edgeflock.server.ledger.opening import open_engine
+from edgeflock.server.ledger.recovery import ReplayedJournal, follow
 from edgeflock.server.shards import open_place
 from edgeflock.shared.errors import ConfigError, EdgeflockError, InUse, JournalDamaged
 from edgeflock.shared.files import write_atomically

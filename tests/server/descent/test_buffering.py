@@ -17,7 +17,7 @@ from edgeflock.server.engine import Engine
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.journal.journal import Journal
-from edgeflock.server.ledger.recovery import open_engine as opened
+from edgeflock.server.ledger.opening import open_engine as opened
 from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.shards import Sharded
 from edgeflock.shared.errors import ConfigError, StepTooLarge

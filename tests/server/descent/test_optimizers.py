@@ -209,7 +209,7 @@ def test_another_optimizer_is_another_regime_and_what_it_can_use_it_goes_on_with
 
 
 def test_a_rollback_takes_what_was_remembered_along(tmp_path: Path) -> None:
-    from edgeflock.server.ledger.recovery import open_engine as opened
+    from edgeflock.server.ledger.opening import open_engine as opened
     from edgeflock.shared.settings.config import parse
 
     config = parse(overrides=["optimizer.kind=adam", "coordination.average=0", "journal.snapshot_every=4"])

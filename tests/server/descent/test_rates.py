@@ -15,7 +15,8 @@ from edgeflock.server.descent.rates import SCHEDULES, rate_factor
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.journal.journal import Journal
-from edgeflock.server.ledger.recovery import open_engine, recover, replay
+from edgeflock.server.ledger.opening import open_engine
+from edgeflock.server.ledger.recovery import recover, replay
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol import wire

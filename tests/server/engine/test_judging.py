@@ -8,7 +8,7 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Criteria, Engine, EvaluationJudge
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.journal.journal import Journal
-from edgeflock.server.ledger.recovery import open_engine
+from edgeflock.server.ledger.opening import open_engine
 from edgeflock.shared.errors import ConfigError, RunComplete
 from edgeflock.shared.protocol import wire
 from edgeflock.shared.protocol.frames import Evaluation

@@ -12,7 +12,8 @@ from edgeflock.server.coordination.coordinator import Push
 from edgeflock.server.descent.parameters import Parameters
 from edgeflock.server.journal.journal import Journal
 from edgeflock.server.ledger import repair, verify
-from edgeflock.server.ledger.recovery import open_engine, replay
+from edgeflock.server.ledger.opening import open_engine
+from edgeflock.server.ledger.recovery import replay
 from edgeflock.server.ledger.suspects import Suspect, largest_step
 from edgeflock.shared.errors import BaseExpired, ConfigError, RunDiverged
 from edgeflock.shared.protocol.messages import Receipt

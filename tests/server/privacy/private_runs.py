@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from edgeflock.server.engine import Engine
 from edgeflock.server.journal.journal import Journal
-from edgeflock.server.ledger.recovery import open_engine
+from edgeflock.server.ledger.opening import open_engine
 from edgeflock.shared.settings import config
 from tests.server.pushes import LAYOUT, THETA, commit, dense_update, push
 
