@@ -90,8 +90,7 @@ PARAMETER_BYTES = 20
 MIRROR_BYTES = 12
 """One parameter at a gateway: theta, and when it changed. It follows from the definition, not measured."""
 COPY_BYTES, COPIES_BYTES, COPIES_DISK_BYTES = 4, 2**30, 2**34
-"""One parameter of a device's own replica: in memory up to limits.downlink_bytes, beyond that in a file up to
-limits.downlink_disk_bytes."""
+"""One parameter of a device's own replica: in memory up to limits.downlink_bytes, beyond that in a file."""
 
 # docs/shards.md, four shards against one process.
 SHARD_FRACTIONS = (

@@ -9,7 +9,7 @@ journal has each decision and its reasons. A replay needs no guard; a restart re
 Imports descent; neither asyncio nor aiohttp nor torch.
 """
 
-from edgeflock.server.defence.guard import Decision, DefenceDecision, DefenceGuard, DefenceRecord
+from edgeflock.server.defence.guard import REFRESH, Decision, DefenceDecision, DefenceGuard, DefenceRecord
 from edgeflock.server.defence.norms import MIN_NORMS
 from edgeflock.server.defence.rules import DEFENCES, AdmittedUpdate, DefenceKind
 from edgeflock.server.defence.standing import Cosines, Trusted

@@ -18,6 +18,9 @@ from edgeflock.server.descent.kernels import norm
 LATEST = 256
 """How many of the latest versions, or of the latest updates that counted, are considered."""
 
+REFRESH = 20
+"""Versions from one gradient of the server's own to the next."""
+
 _QUOTA = 4
 """A device may have this many times the average number of updates of a known device."""
 

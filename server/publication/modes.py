@@ -57,6 +57,9 @@ _PARAMETERS_PER_VERSION = 1 << 18
 """The most parameters a version to encode for whole models, however many requests arrive. It takes about
 12 ns a parameter while the engine waits: 3 ms a version."""
 
+_SPILL_BYTES = 1 << 34
+"""The most bytes of the file for copies of replicas that do not fit in memory. It leaves room on its disk."""
+
 _LAG = 100
 """Versions that a device's replica may lag behind the model on average, beyond its staleness, where a version
 is of _BATCH samples. Versions of larger batches change the model more."""
@@ -75,7 +78,7 @@ def _exact(config: Config, layout: Layout, version: int, first: First, directory
 
 def _lossy(config: Config, layout: Layout, version: int, first: First, directory: Path | None) -> Publication:
     size, limits = layout.parameters.size, config.limits
-    spill = Spill(directory, size, limits.downlink_disk_bytes)
+    spill = Spill(directory, size, _SPILL_BYTES)
     parameters = None if first is None else first[:size]
     copies = Copies(layout.parameters, parameters, limits.downlink_bytes // (4 * size), spill)
     downlink = config.downlink

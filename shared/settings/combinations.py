@@ -155,7 +155,6 @@ ROWS: tuple[Row, ...] = (
     Row("server.browsers", ("model.lora.targets=[]",), "lets browsers take part, which train no adapters"),
     Row("server.browsers", ("privacy.mode=none|server",), "lets browsers take part, which add no noise"),
     Row("server.browsers", ("server.client_certificates=",), "lets pages take part, which show none"),
-    Row("defence.refresh", ("defence.mode=score",), "is the interval of the server's own gradient"),
     *(
         Row(f"privacy.{key}", _PRIVATE, "is a part of differential privacy")
         for key in ("clip", "noise", "epsilon", "delta", "participations")

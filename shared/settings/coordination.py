@@ -119,5 +119,3 @@ class DefenceSettings(Section):
     """none: every update counts; clip: one that is much larger than usual counts as a usual one; score: as
     clip, and updates of devices that disagree with the server's own gradient, on a separate part of
     model.data, do not count"""
-    refresh: Annotated[int, Field(ge=1)] = 20
-    """for score: versions from one gradient of the server's own to the next"""

@@ -31,8 +31,6 @@ class LimitSettings(Section):
     """devices that a run may know, at most"""
     downlink_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
     """bytes of memory for copies of what devices hold (downlink.mode = lossy)"""
-    downlink_disk_bytes: Annotated[int, Field(ge=0)] = 1 << 34
-    """bytes of a file next to the journal for copies that do not fit in memory; 0: no file"""
     watchers: Annotated[int, Field(ge=0)] = 16
     """monitors that may follow the run at a time; 0: none"""
     device_series: Annotated[int, Field(ge=0)] = 1000

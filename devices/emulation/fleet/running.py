@@ -24,6 +24,7 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.coordination import Push
+from edgeflock.server.defence import REFRESH
 from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.hosting import trusting
@@ -243,7 +244,7 @@ class _FleetRun:
         if self._trusted is None:
             return
         began = time.process_time()
-        for version, theta in self._engine.models_to_trust(self._file.defence.refresh):
+        for version, theta in self._engine.models_to_trust(REFRESH):
             self._engine.set_trusted(self._trusted(version, theta))
         self._evaluation_s += time.process_time() - began
 

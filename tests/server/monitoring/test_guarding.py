@@ -61,7 +61,7 @@ def test_nobody_is_blamed_for_an_update_that_could_not_count(tmp_path: Path) -> 
 
 
 async def test_the_engine_gets_a_gradient_and_one_that_fails_stops_nothing(tmp_path: Path) -> None:
-    settings = parse(overrides=["defence.mode=score", "defence.refresh=1"], tables=CHOICES)
+    settings = parse(overrides=["defence.mode=score"], tables=CHOICES)
     asked: list[int] = []
 
     def look(version: int, theta: NDArray[np.float32]) -> Trusted:
