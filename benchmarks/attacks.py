@@ -152,7 +152,7 @@ class Bad:
         adafactor: bool,
         seed: list[int],
     ) -> None:
-        self.name, self.layout = backend.name, backend.layout
+        self.layout = backend.layout
         self._backend, self._clock, self._place, self._labels = backend, clock, place, labels
         self._adafactor = adafactor
         self._spoil, self._awake = ATTACKS[attack]

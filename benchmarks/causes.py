@@ -249,7 +249,7 @@ class Altering:
 
     def __init__(self, inner: Backend, of: Altered) -> None:
         self._inner, self._of = inner, of
-        self.name, self.layout = inner.name, inner.layout
+        self.layout = inner.layout
 
     def gradient(
         self, theta: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.generic]

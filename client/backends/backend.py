@@ -15,10 +15,6 @@ class Backend(Protocol):
     """Computes gradients of one model. A function of theta and the batch, and the model's own randomness."""
 
     @property
-    def name(self) -> str:
-        """A name for display, e.g. "torch 2.13.0"."""
-
-    @property
     def layout(self) -> Layout:
         """The layout of the model in this backend. It must equal the server's."""
 

@@ -9,10 +9,8 @@ The server is not trusted. The device parses and checks the graph and estimates 
 onnxruntime loads a copy serialized from the parsed graph.
 """
 
-import logging
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
@@ -28,26 +26,8 @@ from edgeflock.shared.model.fields import Inputs, arrays_by_name, describe_shape
 from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout, Tensor
 
-log = logging.getLogger(__name__)
-
-Arguments = tuple[NDArray[np.float32], Inputs, NDArray[np.generic]]
-"""theta, x, y."""
-
-Step = Callable[[NDArray[np.float32], Inputs, NDArray[np.generic]], Gradient]
-"""The signature of Backend.gradient."""
-
-PROVIDERS = {
-    "TensorRT": ("TensorrtExecutionProvider", "CUDAExecutionProvider"),
-    "CUDA": ("CUDAExecutionProvider",),
-    "XNNPACK": ("XnnpackExecutionProvider",),
-}
-"""Alternatives to the CPU: name -> onnxruntime's providers, each the fallback of the one before it."""
-
-TOLERANCE = 1e-3
-"""Largest allowed relative error of a provider's gradient: the norm of the difference over the CPU's norm."""
-
-_RUNS = 3
-"""Timed steps of each provider. The shortest time counts."""
+PROVIDERS = {"": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+"""client.accelerator -> onnxruntime's execution provider."""
 
 _UNLIMITED = 1 << 40
 
@@ -63,11 +43,7 @@ _EXTRA_BYTES = 1 << 26
 
 
 class OnnxBackend:
-    """A Backend over an exported training step.
-
-    If onnxruntime has other execution providers than the CPU, all of them compute the first batch with a
-    finite gradient. The fastest one whose gradient is equal within TOLERANCE is kept.
-    """
+    """A Backend over an exported training step."""
 
     def __init__(
         self,
@@ -79,18 +55,19 @@ class OnnxBackend:
         memory: int = _UNLIMITED,
         digest: str = "",
         base: BaseFile | None = None,
+        accelerator: str = "",
     ) -> None:
         """Load `graph`, use `threads` cores and at most `memory` bytes for the tensors of a step.
 
-        With adapters, `layout` has these, and `base` what is frozen. The sessions map its file, and read a
-        large one in place.
+        `accelerator` is one of PROVIDERS. With adapters, `layout` has these, and `base` what is frozen. The
+        sessions map its file, and read a large one in place.
 
         Raises BadGraph if the graph does not train, has another layout, needs more memory, or cannot run.
-        Raises ConfigError if its digest is not `digest`, unless that is empty.
+        Raises ConfigError if its digest is not `digest`, unless that is empty, or if the accelerator does not
+        work.
         """
         self.layout, self._base = layout, base
-        self._memory, self._threads = memory, threads
-        self.name = engine()
+        self._memory, self._threads, self._accelerator = memory, threads, accelerator
         self._model = model
         name, failed = f"the graph of {model}", f"onnxruntime cannot load the graph of {model}"
         with _naming(name, failed):
@@ -102,18 +79,11 @@ class OnnxBackend:
             )
         _limit_memory(memory)
         with _naming(name, failed):
-            self._step: Step = BoundStep(self._open(self._graph), layout)
-
-        def opener(providers: tuple[str, ...]) -> Callable[[], Step]:
-            return lambda: BoundStep(self._open(self._graph, providers), layout)
-
+            self._step = BoundStep(self._open(self._graph), layout)
         self._evaluation: Outputs | None = None
-        self._untried = {provider: opener(PROVIDERS[provider]) for provider in _find_providers()}
 
-    def _open(
-        self, graph: steps.StepGraph, providers: tuple[str, ...] = ("CPUExecutionProvider",)
-    ) -> onnxruntime.InferenceSession:
-        return open_session(graph.rewritten(), providers, self._threads, self._base)
+    def _open(self, graph: steps.StepGraph) -> onnxruntime.InferenceSession:
+        return open_session(graph.rewritten(), self._threads, self._base, self._accelerator)
 
     def learn_to_predict(self, graph: bytes) -> None:
         """Load the evaluation `graph` of the model, for `predictor`. Raises BadGraph."""
@@ -158,18 +128,12 @@ class OnnxBackend:
         except BadGraph as error:
             raise BadGraph(f"the graph of {self._model}: {error}") from error
         try:
-            result = self._step(theta, x, y)
+            return self._step(theta, x, y)
         except RuntimeError as error:
             raise ConfigError(
                 f"{self._model} cannot train on inputs {describe_shape(x)} with targets {y.dtype}: "
                 f"{one_line(error)}"
             ) from error
-        if self._untried and np.isfinite(result[1]).all():
-            cpu = self._step
-            candidates = {"CPU": lambda: cpu, **self._untried}
-            provider, self._step = select_fastest(candidates, (theta, x, y), result[1].copy())
-            self.name, self._untried = engine(provider), {}
-        return result
 
 
 class BoundStep:
@@ -272,11 +236,11 @@ def correct_classes(output: NDArray[np.float32], y: NDArray[np.generic]) -> tupl
 
 
 def open_session(
-    graph: bytes, providers: tuple[str, ...], threads: int, base: BaseFile | None = None
+    graph: bytes, threads: int, base: BaseFile | None = None, accelerator: str = ""
 ) -> onnxruntime.InferenceSession:
-    """Open `graph`, with constants in the file of a `base`, on the first of `providers`.
+    """Open `graph`, with constants in the file of a `base`.
 
-    Raises RuntimeError if that one does not work here.
+    Raises ConfigError if the accelerator does not work here.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -300,19 +264,16 @@ def open_session(
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         # These would make a transposed or dequantized copy of each matrix, and keep it.
         disabled = ["ConstantFolding", "CommonSubexpressionElimination"]
-    settings: dict[str, dict[str, str]] = {
-        "CUDAExecutionProvider": {"arena_extend_strategy": "kSameAsRequested", "use_tf32": "0"},
-        "XnnpackExecutionProvider": {"intra_op_num_threads": str(threads)},
-    }
+    provider = PROVIDERS[accelerator]
+    settings = {"arena_extend_strategy": "kSameAsRequested", "use_tf32": "0"} if accelerator else {}
     session = onnxruntime.InferenceSession(
-        graph,
-        options,
-        providers=[(name, settings.get(name, {})) for name in providers],
-        enable_fallback=0,
-        disabled_optimizers=disabled,
+        graph, options, providers=[(provider, settings)], enable_fallback=0, disabled_optimizers=disabled
     )
-    if session.get_providers()[0] != providers[0]:  # it is not available, and the next one took over
-        raise RuntimeError(f"{providers[0]} does not work on this device")
+    if session.get_providers()[0] != provider:  # the CPU took over
+        raise ConfigError(
+            f"client.accelerator = {accelerator!r}: onnxruntime {onnxruntime.__version__} cannot use it here;"
+            " install onnxruntime-gpu instead, or leave it out to train on the processor"
+        )
     return session
 
 
@@ -329,49 +290,6 @@ def _limit_memory(octets: int) -> None:
     onnxruntime.create_and_register_allocator(info, arena)
 
 
-def select_fastest(
-    candidates: Mapping[str, Callable[[], Step]],
-    batch: Arguments,
-    expected: NDArray[np.float32],
-    clock: Callable[[], float] = time.perf_counter,
-) -> tuple[str, Step]:
-    """Return the candidate that is fastest on `batch`, among those whose gradient there is `expected`.
-
-    At least one must match. A candidate that fails is skipped with a warning.
-    """
-    timed: dict[str, tuple[float, Step]] = {}
-    for name, make in candidates.items():
-        try:
-            step = make()
-            error = np.linalg.norm(step(*batch)[1] - expected)
-            if not error <= TOLERANCE * np.linalg.norm(expected):
-                raise RuntimeError(f"its gradient is off by {error / np.linalg.norm(expected):.1e}")
-            timed[name] = min(_seconds(step, batch, clock) for _ in range(_RUNS)), step
-        except Exception as error:  # onnxruntime's errors have no base of their own
-            log.warning("execution provider %s is not used: %s", name, one_line(error))
-    for name, (seconds, _) in timed.items():
-        log.info("execution provider %s takes %.2f ms a step", name, 1e3 * seconds)
-    name = min(timed, key=lambda name: timed[name][0])
-    return name, timed[name][1]
-
-
-def engine(provider: str = "") -> str:
-    """A name for display, e.g. "onnxruntime 1.31.1 CPU". Without `provider` it lists all, e.g. CUDA/CPU."""
-    return f"onnxruntime {onnxruntime.__version__} {provider or '/'.join([*_find_providers(), 'CPU'])}"
-
-
-def _find_providers() -> list[str]:
-    """The names in PROVIDERS that this onnxruntime offers."""
-    available = onnxruntime.get_available_providers()
-    return [provider for provider, (first, *_) in PROVIDERS.items() if first in available]
-
-
-def _seconds(step: Step, batch: Arguments, clock: Callable[[], float]) -> float:
-    began = clock()
-    step(*batch)
-    return clock() - began
-
-
 @contextmanager
 def _naming(graph: str, failed: str, kind: type[EdgeflockError] = BadGraph) -> Iterator[None]:
     """Name the graph in a BadGraph, and convert onnxruntime's errors, which have no base of their own."""
@@ -379,5 +297,7 @@ def _naming(graph: str, failed: str, kind: type[EdgeflockError] = BadGraph) -> I
         yield
     except BadGraph as error:
         raise BadGraph(f"{graph}: {error}") from error
+    except ConfigError:
+        raise
     except Exception as error:
         raise kind(f"{failed}: {one_line(error)}") from error

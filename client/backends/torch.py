@@ -47,11 +47,6 @@ class TorchBackend:
         """Whether the module draws random numbers in training, as dropout does. Each step updates it."""
 
     @property
-    def name(self) -> str:
-        device = self._flat.device
-        return f"torch {torch.__version__}" + (f" on {device}" if device.type != "cpu" else "")
-
-    @property
     def layout(self) -> Layout:
         return self._flat.layout
 

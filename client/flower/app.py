@@ -9,7 +9,6 @@ import hashlib
 import logging
 import math
 import tomllib
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +67,6 @@ class FlowerApp(Batches):
         self._node = _number(device)
         self._facts: Facts = {}
         self._state = b""
-
-    @property
-    def name(self) -> str:
-        return f"flwr {metadata.version('flwr')}"
 
     @property
     def layout(self) -> Layout:

@@ -97,10 +97,10 @@ def choose(
         raise ConfigError(
             "client.graph_digest pins a graph, and client.backend = 'torch' takes none: leave one of them out"
         )
-    if wanted == "onnx" and settings.accelerator:
+    if wanted == "onnx" and settings.accelerator not in ("", "cuda"):
         raise ConfigError(
             f"client.accelerator = {settings.accelerator!r} is of torch, and onnx trains here, on the "
-            "processor: leave it out, or set client.backend=torch"
+            "processor or with cuda: leave it out, or set client.backend=torch"
         )
     if wanted == "torch" and not allowed:
         with_it = f" with the loss {loss}, which must be of client.model's module" if imported else ""
@@ -164,6 +164,7 @@ def onnx_backend(
         memory=memory,
         digest=settings.graph_digest,
         base=None if welcome.base is None or base is None else welcome.base.at(base),
+        accelerator=settings.accelerator,
     )
 
 
@@ -196,9 +197,9 @@ def _engine(kind: Kind) -> str:
     if kind in ("torch", "flower"):
         return f"{_NEEDS[kind]} {metadata.version(_NEEDS[kind])}"
     with _loading("onnx"):
-        from edgeflock.client.backends.onnx import engine
+        import onnxruntime  # its package has one of several names
 
-    return engine()
+    return f"onnxruntime {onnxruntime.__version__}"
 
 
 @contextmanager

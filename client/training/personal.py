@@ -60,10 +60,6 @@ class PersonalBackend:
         self._on_step = on_step
         self._whole: Vector = np.empty(backend.layout.size, np.float32)
 
-    @property
-    def name(self) -> str:
-        return self._backend.name
-
     def gradient(self, theta: Vector, x: Inputs, y: NDArray[np.generic]) -> Gradient:
         """Return the gradient of the shared layers at theta. `step` uses that of the personal ones."""
         result = self._backend.gradient(self._joined(theta), x, y)

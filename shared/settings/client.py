@@ -57,7 +57,7 @@ class ClientSettings(Section):
     """SHA-256 of the only graph to train with onnx (edgeflock export --digest); empty: any graph of the
     server"""
     accelerator: Annotated[str, Field(pattern=r"^((cuda|xpu)(:\d+)?|mps)?$")] = ""
-    """where torch trains: cuda, cuda:1, mps, xpu; empty: the processor"""
+    """where torch trains: cuda, cuda:1, mps, xpu; or onnx: cuda; empty: the processor"""
     threads: Annotated[int, Field(ge=1)] = 1
     """processor threads to train with"""
     shards: list[str] = []

@@ -46,7 +46,6 @@ ELASTIC = (
 class Valley:
     """A backend whose loss is least at one point."""
 
-    name = "valley"
     layout = LAYOUT
 
     def __init__(self, lowest: float) -> None:

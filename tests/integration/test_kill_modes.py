@@ -102,7 +102,6 @@ class Seen:
 class Hill:
     """A backend whose gradient is theta itself."""
 
-    name = "hill"
     layout = LAYOUT
 
     def gradient(self, theta: Vector, x: Vector, y: NDArray[np.generic]) -> Gradient:

@@ -50,7 +50,6 @@ SOON = (*WHOLE, "coordination.deadline=5")
 class Constant:
     """A backend whose gradient is always the same."""
 
-    name = "constant"
     layout = LAYOUT
 
     def __init__(self, number: int, scale: float = 1.0) -> None:

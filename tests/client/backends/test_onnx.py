@@ -1,8 +1,5 @@
 """The onnx backend: the server's graph on flat vectors. Graphs are made by hand, gradients by formula."""
 
-import logging
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,10 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from edgeflock.client.backends import onnx as onnx_backend
-from edgeflock.client.backends.onnx import OnnxBackend, select_fastest
-from edgeflock.client.backends.onnx import Step as Steps
+from edgeflock.client.backends.onnx import OnnxBackend
 from edgeflock.shared.errors import BadGraph, ConfigError
 from edgeflock.shared.graphs.protobuf import field, varint
 from edgeflock.shared.graphs.step import StepGraph
-from edgeflock.shared.model.gradient import Gradient
 from edgeflock.shared.model.layout import Layout
 from tests.client.backends.graphs import (
     INPUT_INFOS,
@@ -234,7 +229,7 @@ def test_a_graph_may_not_read_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "secret.bin").write_bytes(secret.tobytes())
     monkeypatch.chdir(tmp_path)
     graph = stealing(Path("secret.bin"))
-    session = onnx_backend.open_session(graph, ("CPUExecutionProvider",), 1)
+    session = onnx_backend.open_session(graph, 1)
     given = {"x": X, "y": Y}
     for tensor in LAYOUT.tensors:
         given[f"theta/{tensor.name}"] = THETA[tensor.start : tensor.stop].reshape(tensor.shape)
@@ -373,129 +368,25 @@ def test_names_may_hold_any_word() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_it_uses_the_threads_it_may(threads: int) -> None:
-    session = onnx_backend.open_session(model(), ("CPUExecutionProvider",), threads)
+    session = onnx_backend.open_session(model(), threads)
     options = session.get_session_options()
     assert (options.intra_op_num_threads, options.inter_op_num_threads) == (threads, 1)
     assert options.execution_mode == onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
-# Which execution provider: steps that only take time, by a clock that they set.
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-WANTED = np.array([3, -4, 0], np.float32)
-
-
-def step(clock: Clock, *seconds: float, gradient: Any = WANTED) -> Callable[[], Steps]:
-    """Opens a step that takes `seconds` in turn, the last of them for ever."""
-    left = list(seconds)
-
-    def run(theta: Any, x: Any, y: Any) -> Gradient:
-        clock.now += left.pop(0) if len(left) > 1 else left[0]
-        return Gradient(0.0, np.array(gradient, np.float32), np.zeros(0, np.float32))
-
-    return lambda: run
-
-
-def broken() -> Steps:
-    raise RuntimeError("libcudnn.so.9: no such file")
-
-
-def failing() -> Steps:
-    def run(theta: Any, x: Any, y: Any) -> Any:
-        raise RuntimeError("out of memory")
-
-    return run
-
-
-EMPTY = np.zeros(0, np.float32)
-Candidates = Callable[[Clock], dict[str, Callable[[], Steps]]]
-
-CHOICES: dict[str, tuple[Candidates, str, list[str]]] = {
-    "the CPU alone": (lambda c: {"CPU": step(c, 2)}, "CPU", []),
-    "the fastest": (lambda c: {"CPU": step(c, 3), "A": step(c, 1), "B": step(c, 2)}, "A", []),
-    "the CPU, if it is": (lambda c: {"CPU": step(c, 1), "A": step(c, 2)}, "CPU", []),
-    "its first step does not count": (lambda c: {"CPU": step(c, 2), "A": step(c, 900, 1)}, "A", []),
-    "nor does a slow one": (lambda c: {"CPU": step(c, 2), "A": step(c, 0, 9, 1, 9)}, "A", []),
-    "not with another gradient": (
-        lambda c: {"CPU": step(c, 2), "A": step(c, 1, gradient=[3, -4, 0.006])},
-        "CPU",
-        ["A is not used: its gradient is off by 1.2e-03"],
-    ),
-    "one that is close": (lambda c: {"CPU": step(c, 2), "A": step(c, 1, gradient=[3, -4, 0.004])}, "A", []),
-    "not with NaN": (
-        lambda c: {"CPU": step(c, 2), "A": step(c, 1, gradient=[3, np.nan, 0])},
-        "CPU",
-        ["A is not used: its gradient is off by nan"],
-    ),
-    "not one that is broken": (
-        lambda c: {"CPU": step(c, 2), "A": broken, "B": step(c, 1)},
-        "B",
-        ["A is not used: libcudnn.so.9: no such file"],
-    ),
-    "not one that fails": (
-        lambda c: {"CPU": step(c, 2), "A": failing},
-        "CPU",
-        ["A is not used: out of memory"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("candidates", "name", "warned"), CHOICES.values(), ids=CHOICES.keys())
-def test_the_fastest_right_provider_is_chosen(
-    candidates: Candidates, name: str, warned: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    clock = Clock()
-    chosen, _ = select_fastest(candidates(clock), (EMPTY, EMPTY, EMPTY), WANTED, clock)
-    assert chosen == name
-    assert [record.message.removeprefix("execution provider ") for record in caplog.records] == warned
-
-
-NAME = f"onnxruntime {onnxruntime.__version__}"
-
-
-@pytest.fixture
-def claimed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The providers that onnxruntime says it has."""
-    providers = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: providers)
-    return providers
-
-
-def test_with_the_cpu_alone_nothing_is_tried(claimed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    claimed[:] = ["AzureExecutionProvider", "CPUExecutionProvider"]
-    monkeypatch.setattr(onnx_backend, "select_fastest", None)
-    backend = OnnxBackend(model(), LAYOUT)
-    assert backend.name == f"{NAME} CPU"
-    check(backend, THETA, X, Y)
-
-
 @pytest.mark.filterwarnings("ignore:Specified provider")
-def test_providers_that_are_there_in_name_only(claimed: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    """As with a wheel for CUDA where there is no CUDA: onnxruntime would quietly take the CPU."""
-    backend = OnnxBackend(model(), LAYOUT)
-    assert backend.name == f"{NAME} TensorRT/CUDA/CPU"
-    check(backend, THETA, X, Y)
-    assert backend.name == f"{NAME} CPU"
-    warned = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warned) == 2
-    assert all("not used" in message for message in warned)
-    check(backend, THETA, X, Y)
-    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 2
+def test_an_accelerator_that_is_not_there() -> None:
+    """onnxruntime alone would quietly take the CPU."""
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        check(OnnxBackend(model(), LAYOUT, accelerator="cuda"), THETA, X, Y)
+        return
+    with pytest.raises(ConfigError, match=r"client\.accelerator = 'cuda'.*cannot use it here.*leave it out"):
+        OnnxBackend(model(), LAYOUT, accelerator="cuda")
 
 
-def test_the_first_good_batch_decides(claimed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A faster provider takes over, and theta is bound to it anew each time, as it keeps a copy."""
-    claimed[:] = ["CUDAExecutionProvider", "CPUExecutionProvider"]
-    opened: list[tuple[str, ...]] = []
+def test_an_accelerator_gets_theta_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps a copy."""
     bound: list[str] = []
     real = onnx_backend.open_session
 
@@ -524,28 +415,16 @@ def test_the_first_good_batch_decides(claimed: list[str], monkeypatch: pytest.Mo
             return Binding(self.real.io_binding())
 
         def run_with_iobinding(self, binding: Binding) -> None:
-            clock.now -= 1  # quicker than the CPU, which takes no time by this clock
             self.real.run_with_iobinding(binding.real)
 
-    def open_session(graph: bytes, providers: tuple[str, ...], threads: int, base: object) -> Any:
-        opened.append(providers)
-        session = real(graph, ("CPUExecutionProvider",), threads)
-        return session if providers == ("CPUExecutionProvider",) else Cuda(session)
+    def open_session(graph: bytes, threads: int, base: object, accelerator: str) -> Any:
+        assert accelerator == "cuda"
+        return Cuda(real(graph, threads))
 
-    clock = Clock()
     monkeypatch.setattr(onnx_backend, "open_session", open_session)
-    monkeypatch.setattr(onnx_backend, "select_fastest", partial(select_fastest, clock=clock))
-    backend = OnnxBackend(model(), LAYOUT)
-    _, gradient, _, _, _ = backend.gradient(THETA * np.float32(np.nan), X, Y)
-    assert np.isnan(gradient).any()
-    assert opened == [("CPUExecutionProvider",)]
-    check(backend, THETA, X, Y)
-    assert opened == [("CPUExecutionProvider",), ("CUDAExecutionProvider",)]
-    assert backend.name == f"{NAME} CUDA"
-    bound.clear()
+    backend = OnnxBackend(model(), LAYOUT, accelerator="cuda")
     theta = THETA.copy()
     for _ in range(3):
         theta *= 2
         check(backend, theta, X, Y)
     assert len(bound) == 3 * len(INPUT_INFOS)
-    assert len(opened) == 2

@@ -53,7 +53,6 @@ def test_an_accelerator_computes_the_same_gradients_or_says_that_it_is_not_there
     theta = FlatModule(path, "cross_entropy").theta()
     x, y = np.random.default_rng(0).random((8, 3, 32, 32), np.float32), np.arange(8) % 10
     usual, other = here.gradient(theta, x, y), far.gradient(theta, x, y)
-    assert accelerator in far.name
     assert np.linalg.norm(usual.gradient - other.gradient) < 0.1 * np.linalg.norm(usual.gradient)  # TF32
     np.testing.assert_allclose(usual.statistics, other.statistics, rtol=0.05, atol=0.01)
     outputs, others = (one.predictor(theta)(x)[0] for one in (here, far))

@@ -261,8 +261,6 @@ def optimizer_vectors() -> Iterator[Any]:
 class Given:
     """A backend of a layout that gives the gradient `next`, and notes theta."""
 
-    name = "given"
-
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.theta = self.next = np.zeros(0, np.float32)

@@ -129,7 +129,6 @@ def test_a_sensor_that_speaks_in_other_units_from_now_on_is_believed_in_the_end(
 class Model:
     """A backend that knows so many classes."""
 
-    name = "made up"
     layout = Layout.from_shapes([("w", [2])])
 
     def __init__(self, classes: int) -> None:

@@ -436,7 +436,6 @@ def test_a_starved_stream_says_so() -> None:
 class TwoClasses:
     """A backend that knows classes 0 and 1."""
 
-    name = "made up"
     layout = Layout.from_shapes([("w", [2])])
 
     def gradient(

@@ -68,11 +68,12 @@ def test_a_pinned_graph_is_for_onnx(installed: set[str]) -> None:
         choose(ClientSettings(graph_digest=digest, backend="torch"), ZOO)
 
 
-def test_an_accelerator_is_torchs(installed: set[str]) -> None:
+def test_an_accelerator_is_torchs_or_cuda(installed: set[str]) -> None:
     installed.update(BOTH)
     assert choose(ClientSettings(accelerator="cuda", backend="torch"), ZOO) == "torch"
-    with pytest.raises(ConfigError, match="client.accelerator = 'cuda' is of torch, and onnx trains here"):
-        choose(ClientSettings(accelerator="cuda", backend="onnx"), ZOO)
+    assert choose(ClientSettings(accelerator="cuda", backend="onnx"), ZOO) == "onnx"
+    with pytest.raises(ConfigError, match="client.accelerator = 'mps' is of torch, and onnx trains here"):
+        choose(ClientSettings(accelerator="mps", backend="onnx"), ZOO)
     with pytest.raises(ValidationError, match="accelerator"):
         ClientSettings(accelerator="quantum")
 

@@ -107,7 +107,7 @@ class Hostile:
     """A backend whose running statistics are not its batches'."""
 
     def __init__(self, backend: Backend, lie: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> None:
-        self.name, self.layout = backend.name, backend.layout
+        self.layout = backend.layout
         self._backend, self._lie = backend, lie
 
     def gradient(

@@ -20,7 +20,6 @@ THETA = np.full(4, 3, np.float32)
 class Quadratic:
     """h (theta - noise)^2 / 2."""
 
-    name = "quadratic"
     layout = Layout.from_shapes([("w", (4,), False)])
 
     def __init__(self, curvature: float) -> None:
