@@ -217,7 +217,6 @@ class RawBatches(Shuffled):
         if welcome.start is not None:
             theta = generate(welcome.start, backend.layout)
         try:
-            # The trial is a typical step: the backend may choose an execution provider by it.
             tried = trial(
                 backend.gradient, theta, rows(data.x, slice(welcome.batch)), data.y[: welcome.batch]
             )
