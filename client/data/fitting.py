@@ -18,7 +18,7 @@ from edgeflock.client.backends import Backend
 from edgeflock.client.data.batcher import Batch, warn_of_held_out
 from edgeflock.client.data.checks import Checks, Classes, set_aside
 from edgeflock.client.data.records import OVERRUN, Skipped, SourceProgress, StreamChunk
-from edgeflock.client.data.scaling import SampleDescription, Scaling
+from edgeflock.client.data.sample_description import SampleDescription
 from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.model.description import Description
@@ -37,18 +37,13 @@ class Fitting:
     A caller with several threads holds a lock around all methods except `fit`.
     """
 
-    def __init__(
-        self, buffer: Buffer, tally: Skipped, checks: Checks, scaling: Scaling | None = None
-    ) -> None:
-        """`tally` is the source's own. Without `scaling` inputs keep their units."""
+    def __init__(self, buffer: Buffer, tally: Skipped, checks: Checks) -> None:
+        """`tally` is the source's own."""
         self._buffer = buffer
         self._tally = tally
         self._checks = checks
-        self._scaling = scaling
-        self._advised = scaling is not None
+        self._advised = False
         """Whether advice on the inputs' units was given or is not needed."""
-        self._scaled_count = self._rescaled = 0
-        """Samples scaled since the last `settle` or `take_back`; how many of the next were scaled before."""
         self._classes: Classes | None = None
         self._description: SampleDescription | None = None
         self._overlap: Overlap | None = None
@@ -71,7 +66,7 @@ class Fitting:
         self._description = SampleDescription(welcome.data or Description())
         self._overlap = None if welcome.held_out is None else Overlap(welcome.run, welcome.held_out)
         if welcome.data is not None and welcome.data.means:
-            self._scaling, self._advised = None, True
+            self._advised = True
         self._classes = Classes(backend)
 
     def fit(self, batch: Batch) -> StreamChunk:
@@ -86,7 +81,7 @@ class Fitting:
             fit = fit.select(~refused)
         self._advise()
         self._compare_held_out(fit)
-        return fit if self._scaling is None or not len(fit) else self._scale(fit, self._scaling)
+        return fit
 
     def _compare_held_out(self, fit: StreamChunk) -> None:
         """Warn once if samples are in the server's held-out data, and keep their number for the server."""
@@ -97,13 +92,6 @@ class Fitting:
             warn_of_held_out("client.data", found)
         self._held_out = max(self._held_out, found)
 
-    def _scale(self, fit: StreamChunk, scaling: Scaling) -> StreamChunk:
-        """Scale samples. Repeated samples do not change the scale, however long the server is unavailable."""
-        scaling.learn(fit.x[self._rescaled :])
-        self._scaled_count += len(fit)
-        self._rescaled = max(0, self._rescaled - len(fit))
-        return StreamChunk(scaling.scale(fit.x), fit.y, fit.keys)
-
     def _advise(self) -> None:
         """Log a warning once if the inputs seem to need scaling."""
         if self._advised or self._classes is None or (usual := self._checks.usual_magnitude) is None:
@@ -111,8 +99,8 @@ class Fitting:
         self._advised = True
         if usual and not SMALL <= usual <= LARGE:
             log.warning(
-                "inputs usually reach %.3g from 0; models train best on about 1. client.scale = true brings "
-                "them there (not for numbers of words)",
+                "inputs usually reach %.3g from 0; models train best on about 1: send them so, or name a "
+                "table like them in the server's model.data, whose units apply (but not numbers of words)",
                 usual,
             )
 
@@ -124,7 +112,6 @@ class Fitting:
         self._forget()
 
     def take_back(self) -> None:
-        self._rescaled += self._scaled_count
         self.prequential.take_back()
         self._forget()
 
@@ -152,7 +139,7 @@ class Fitting:
         )
 
     def _forget(self) -> None:
-        self.unsettled, self._scaled_count, self._unfit_before = 0, 0, self._unfit.total
+        self.unsettled, self._unfit_before = 0, self._unfit.total
 
 
 FADING = 0.999

@@ -43,10 +43,6 @@ async def open_batches(
             yield actor
         return
     if is_stored(settings.data):
-        if settings.scale:
-            raise ConfigError(
-                f"client.scale is for streams; client.data = {settings.data} is stored, so scale it there"
-            )
         raw, random = datasets.read(settings.data, "train"), np.random.default_rng(seed)
         yield RawBatches(raw, random, hold_out=settings.hold_out)
         return
@@ -57,7 +53,6 @@ async def open_batches(
     # Stored data need none of these.
     from edgeflock.client.data.checks import Checks
     from edgeflock.client.data.records import QuarantineFile, Skipped
-    from edgeflock.client.data.scaling import Scaling
     from edgeflock.client.data.sources import is_backlog, open_source
     from edgeflock.client.data.stream_batches import Backlog, StreamBatches
 
@@ -65,13 +60,12 @@ async def open_batches(
     schema = schema or SampleSchema()
     source = open_source(settings.data, tally, seed, settings.range, schema, function)
     checks = Checks(limit=settings.range, schema=schema)
-    scaling = Scaling() if settings.scale else None
     if is_backlog(settings.data) and not settings.buffer:
-        async with Backlog(source, tally, settings.batch_min, checks, scaling) as backlog:
+        async with Backlog(source, tally, settings.batch_min, checks) as backlog:
             yield backlog
         return
     low, high = settings.batch_min, settings.batch_max
-    stream = StreamBatches(source, _open_buffer(settings), tally, low, high, checks=checks, scaling=scaling)
+    stream = StreamBatches(source, _open_buffer(settings), tally, low, high, checks=checks)
     async with stream:
         yield stream
 

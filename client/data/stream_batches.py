@@ -28,7 +28,6 @@ from edgeflock.client.data.batcher import Batch, Batches, NoUsableSamples, Strea
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
 from edgeflock.client.data.records import Skipped, SourceProgress, StreamChunk
-from edgeflock.client.data.scaling import Scaling
 from edgeflock.client.data.stream_buffer import Buffer, Truncation
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
@@ -68,14 +67,10 @@ class SourceBatches(Batches):
         buffer: Buffer,
         tally: Skipped,
         checks: Checks | None,
-        scaling: Scaling | None,
     ) -> None:
-        """`tally` is the source's own. `checks` apply to samples read back.
-
-        Without `scaling` inputs keep their units.
-        """
+        """`tally` is the source's own. `checks` apply to samples read back."""
         self._source, self._buffer = source, buffer
-        self._fitting = Fitting(buffer, tally, checks or Checks(), scaling)
+        self._fitting = Fitting(buffer, tally, checks or Checks())
         tally.progress = self._progress
         self._lock = threading.Lock()
         """Guards the buffer and the account: training takes samples in its own thread."""
@@ -179,10 +174,9 @@ class StreamBatches(SourceBatches):
         high: int = HIGH,
         now: Callable[[], float] | None = None,
         checks: Checks | None = None,
-        scaling: Scaling | None = None,
     ) -> None:
         """Batches have `low` to `high` samples. `now` returns seconds, in any thread."""
-        super().__init__(source, buffer, tally, checks, scaling)
+        super().__init__(source, buffer, tally, checks)
         self._low = low
         self._high = high
         self._now = now or steady_clock()
@@ -322,10 +316,9 @@ class Backlog(SourceBatches):
         tally: Skipped,
         low: int,
         checks: Checks | None = None,
-        scaling: Scaling | None = None,
     ) -> None:
         """No batch has fewer than `low` samples before the source ends."""
-        super().__init__(source, Truncation(math.inf, low, quota_bytes=1 << 62), tally, checks, scaling)
+        super().__init__(source, Truncation(math.inf, low, quota_bytes=1 << 62), tally, checks)
         self._low = low
         self._wanted = asyncio.Event()
 

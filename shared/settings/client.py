@@ -74,8 +74,6 @@ class ClientSettings(Section):
     range: Annotated[float, Field(ge=0)] = 0.0
     """for a stream: samples with a number beyond this magnitude are set aside; 0: a hundred times the usual
     magnitude"""
-    scale: bool = False
-    """for a stream: replace each input by its distance from its median, in units of its usual spread"""
     quarantine: str = ""
     """for a stream: file for samples that were set aside as unfit; empty: one in client.directory"""
     sum_devices: Annotated[int, Field(ge=2)] = 3

@@ -63,7 +63,7 @@ async def replay_stored(
 
 
 def _load_in_sensor_units(uri: str) -> Dataset:
-    """Return stored data in a sensor's units. The run scales them later (scaling.py)."""
+    """Return stored data in a sensor's units. The run scales them later (sample_description.py)."""
     raw = datasets.read(uri, "train")
     if not raw.columns or not isinstance(raw.x, np.ndarray):
         return read_as(raw)[0].load()

@@ -74,7 +74,6 @@ async def test_devices_with_one_uri_draw_streams_of_their_own(npz: Path) -> None
             ClientSettings(data="mqtt://127.0.0.1/a", batch_min=9, batch_max=8),
             "client.batch_min = 9 is above",
         ),
-        (ClientSettings(data="digits:", scale=True), "client.scale is for streams"),
         (ClientSettings(data="dir:/tmp", buffer="/proc/none/b"), "cannot hold a stream"),
     ],
 )

@@ -9,7 +9,7 @@ from edgeflock.client.data.checks import Checks, SampleSchema
 from edgeflock.client.data.messages import FieldPaths as Names
 from edgeflock.client.data.messages import decode
 from edgeflock.client.data.records import Skipped, StreamChunk
-from edgeflock.client.data.scaling import SampleDescription
+from edgeflock.client.data.sample_description import SampleDescription
 from edgeflock.shared.data.texts import ABSENT, check_codes, encode_text, places_of
 from edgeflock.shared.model.description import Description
 
