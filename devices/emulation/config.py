@@ -84,7 +84,7 @@ class DeviceClass(Section):
         "0",
         description="samples per second streaming in: a number; uniform(mean,sd) or normal(mean,sd), drawn "
         "for each device; sine:12..108/60s or square:500..0/30s, each device somewhere else in it; "
-        "steps:0:500,30:20; trace:FILE of lines SECOND,RATE. 0: all are there",
+        "steps:0:500,30:20. 0: all are there",
     )
     batch_min: Annotated[int, Field(ge=1)] = Field(LOW, description="of a stream, as of a client")
     batch_max: Annotated[int, Field(ge=1)] = Field(HIGH, description="of a stream, as of a client")

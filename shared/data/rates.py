@@ -9,16 +9,12 @@ samples that arrived by a time, in seconds from the stream's beginning:
     sine:12..108/60s           between 12 and 108 and back within 60 seconds
     square:500..20/30s         500 for half of 30 seconds, 20 for the other half; on and off with 100..0
     steps:0:64,60:16           64 from second 0 on, 16 from second 60; each may be drawn or 0
-    trace:FILE                 the same from a file: a line SECOND,RATE for each step; # begins a comment
-
-Only the trace does I/O: its file is read once.
 """
 
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -106,10 +102,6 @@ def draw(text: str, random: np.random.Generator) -> float:
         return float(name)
     mean, deviation = map(float, numbers.split(","))
     return float(DISTRIBUTIONS[name](random, mean, deviation, 1)[0])
-
-
-_TRACE_BYTES = 1 << 24
-_TRACE_LINE = rf"({NUMBER})\s*,\s*({NUMBER})"
 
 
 class RateCurve(Protocol):
@@ -220,7 +212,7 @@ def curve(text: str, random: np.random.Generator) -> RateCurve:
         return constant_rate(draw(text, random))
     raise ConfigError(
         f"rate {text!r} must be a number, uniform(mean,sd) or normal(mean,sd), sine:LOW..HIGH/SECONDSs, "
-        "square:FIRST..SECOND/SECONDSs, steps:SECOND:RATE,SECOND:RATE,... or trace:FILE, "
+        "square:FIRST..SECOND/SECONDSs or steps:SECOND:RATE,SECOND:RATE,..., "
         "e.g. 64, normal(64,24), sine:12..108/60s or steps:0:500,30:20"
     )
 
@@ -250,38 +242,12 @@ def _steps(rest: str, text: str, random: np.random.Generator) -> RateCurve:
         raise ConfigError(
             f"rate {text!r} must be steps:SECOND:RATE,SECOND:RATE,..., e.g. steps:0:64,60:uniform(38,24)"
         )
-    found = re.findall(rf"({NUMBER}):({RATE})", rest)
-    return _check_steps([(float(second), draw(rate, random)) for second, rate in found], f"rate {text!r}")
-
-
-def _trace(rest: str, text: str, random: np.random.Generator) -> RateCurve:
-    path = Path(rest)
-    try:
-        if path.stat().st_size > _TRACE_BYTES:
-            raise ConfigError(f"rate {text!r}: the file has more than {_TRACE_BYTES} bytes")
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"rate {text!r}: cannot be read: {error}") from error
-    steps = []
-    for number, line in enumerate(lines, 1):
-        content = line.partition("#")[0].strip()
-        if not content:
-            continue
-        found = re.fullmatch(_TRACE_LINE, content)
-        if not found:
-            raise ConfigError(
-                f"rate {text!r}: line {number} is {content[:40]!r}; it must be SECOND,RATE, e.g. 60,16.5"
-            )
-        steps.append((float(found[1]), float(found[2])))
-    if not steps:
-        raise ConfigError(f"rate {text!r}: the file has no line SECOND,RATE")
-    return _check_steps(steps, f"rate {text!r}")
-
-
-def _check_steps(steps: list[tuple[float, float]], name: str) -> RateCurve:
+    steps = [
+        (float(second), draw(rate, random)) for second, rate in re.findall(rf"({NUMBER}):({RATE})", rest)
+    ]
     seconds = [second for second, _ in steps]
     if seconds[0] != 0 or seconds != sorted(set(seconds)):
-        raise ConfigError(f"{name}: the seconds must begin at 0 and increase")
+        raise ConfigError(f"rate {text!r}: the seconds must begin at 0 and increase")
     return Steps(tuple(steps))
 
 
@@ -289,5 +255,4 @@ _CURVES: dict[str, Callable[[str, str, np.random.Generator], RateCurve]] = {
     "sine": _sine,
     "square": _square,
     "steps": _steps,
-    "trace": _trace,
 }

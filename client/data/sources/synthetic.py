@@ -1,7 +1,7 @@
 """Replays stored data as a stream at a rate: synthetic:URI?rate=64.
 
     rate=64                    samples per second; or a curve (shared/data/rates.py): normal(64,24),
-                               sine:12..108/60s, square:500..20/30s, steps:0:64,60:16, trace:FILE
+                               sine:12..108/60s, square:500..20/30s, steps:0:64,60:16
     seed=7                     of random draws and shuffles; by default each device has its own
     order=kept                 as stored, equal on each device except for part=; or order=shuffled
     once                       end after one pass; by default the data repeat for ever

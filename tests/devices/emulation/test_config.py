@@ -344,9 +344,7 @@ def test_a_rate_is_a_curve(rate: str) -> None:
     assert parse(CLASS + f"rate = '{rate}'\n", "fleet.toml").devices["pi"].rate == rate
 
 
-@pytest.mark.parametrize(
-    "rate", ["-1", "nan", "fast", "uniform(38)", "poisson(3,1)", "sine:9..3/60s", "trace:/no"]
-)
+@pytest.mark.parametrize("rate", ["-1", "nan", "fast", "uniform(38)", "poisson(3,1)", "sine:9..3/60s"])
 def test_what_is_no_curve_is_told_with_its_key(rate: str) -> None:
     with pytest.raises(ConfigError, match=r"devices\.pi\.rate.*rate '"):
         parse(CLASS + f"rate = '{rate}'\n", "fleet.toml")

@@ -1,7 +1,6 @@
 """Rates that change: what has arrived by when."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,15 +16,11 @@ def of(text: str, seed: int = 0) -> RateCurve:
     return curve(text, np.random.default_rng(seed))
 
 
-def test_what_is_said_of_a_rate(tmp_path: Path) -> None:
-    trace = tmp_path / "day.csv"
-    trace.write_text("# second, rate\n0, 64\n\n60,16.5  # lunch\n90.25,0\n")
+def test_what_is_said_of_a_rate() -> None:
     assert of("64") == constant_rate(64)
     assert of("sine:12..108/60s") == Sine(12, 108, 60)
     assert of("square:500..20/30s") == Steps(((0, 500), (15, 20)), 30)
-    assert (
-        of("steps:0:64,60:16.5,90.25:0") == Steps(((0, 64), (60, 16.5), (90.25, 0))) == of(f"trace:{trace}")
-    )
+    assert of("steps:0:64,60:16.5,90.25:0") == Steps(((0, 64), (60, 16.5), (90.25, 0)))
 
 
 def test_what_is_drawn_comes_of_the_seed() -> None:
@@ -55,32 +50,11 @@ def test_what_is_drawn_comes_of_the_seed() -> None:
         ("steps:0:64,0:16", "begin at 0 and increase"),
         ("steps:0:9,5:3,4:1", "begin at 0 and increase"),
         ("steps:0:gamma(1,2)", "must be steps:"),
-        ("trace:/nowhere.csv", "cannot be read"),
     ],
 )
 def test_what_is_no_rate(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=f"rate {text!r}.*{says}" if "(" not in text else says):
         of(text)
-
-
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ("0,64\nsixty,16\n", "line 2 is 'sixty,16'; it must be SECOND,RATE"),
-        ("0;64\n", "line 1 is '0;64'"),
-        ("0,64,3\n", "line 1"),
-        ("0,-64\n", "line 1"),
-        ("0,nan\n", "line 1"),
-        ("# nothing\n", "no line SECOND,RATE"),
-        ("5,64\n", "must begin at 0"),
-        ("0,64\n9,3\n9,4\n", "begin at 0 and increase"),
-    ],
-)
-def test_what_is_no_trace(lines: str, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "trace.csv"
-    path.write_text(lines)
-    with pytest.raises(ConfigError, match=says):
-        of(f"trace:{path}")
 
 
 RATE = st.floats(0.25, 500) | st.just(0.0)
