@@ -1,10 +1,8 @@
 """Limits the client's use of a machine in favour of other programs: docs/neighbour.md.
 
-    priority     sets the lowest priority of this process
-    limits       the limits in the settings, 25% of a core or 50kB/s, and rests within them
-    sensors      reads heat, supply, battery, network link, owner
-    reasons      decides whether these are a reason to pause, and until when
-    pausing      reads the sensors periodically and pauses training
+    limits       the limits in the settings, 25% of a core or 50kB/s, and rests within them; the priority
+    reasons      reads heat, supply, battery, network link, owner; decides whether these are a reason to pause
+    pausing      reads them periodically and pauses training
 
 transport/http.py limits network traffic. Only pausing uses the event loop.
 """

@@ -167,9 +167,6 @@ def _is_within(number: str, minimum: int, maximum: int) -> bool:
     return number.isascii() and number.isdecimal() and minimum <= int(number) <= maximum
 
 
-_IDLE = 300.0
-"""Seconds without a key after which a terminal counts as idle, on systems without logind."""
-
 _NETWORK = (
     "org.freedesktop.NetworkManager", "/org/freedesktop/NetworkManager", "org.freedesktop.NetworkManager",
     "Metered",
@@ -192,13 +189,13 @@ class Sensors:
     def __init__(
         self, rules: Rules, root: Path = ROOT, ask: Ask | None = None, throttled: Throttled | None = None
     ) -> None:
-        """`root` contains proc, sys and dev. Raises ConfigError if the rules need a missing sensor."""
-        self._rules, self._root = rules, root
+        """`root` contains proc and sys. Raises ConfigError if the rules need a missing sensor."""
+        self._rules = rules
         self._ask = ask or _busctl()
-        if rules.metered and self._ask is None:
+        if (rules.metered or rules.owner) and self._ask is None:
             raise ConfigError(
-                "client.pause_on: metered asks NetworkManager by busctl, which is not on this machine: leave "
-                "it out, or have a file say so: file:PATH"
+                "client.pause_on: metered and owner ask NetworkManager and logind by busctl, which is not on "
+                "this machine: leave them out, or have a file say so: file:PATH"
             )
         self._zones = thermal_zones(root) if rules.hot is not None else []
         self._supply = supply_of(root, throttled) if rules.undervoltage else lambda: None
@@ -214,14 +211,10 @@ class Sensors:
             discharging=discharging(text_of(battery.with_name("status")) for battery in self._batteries),
             charge=charge(map(text_of, self._batteries)),
             metered=_METERED.get(self._property(_NETWORK)) if rules.metered else None,
-            owner=self._is_in_use(now) if rules.owner else None,
+            owner=_IN_USE.get(self._property(_LOGIN)) if rules.owner else None,
             note=None if rules.file is None else first_line(rules.file),
             minute=None if rules.hours is None else minute_of(now),
         )
-
-    def _is_in_use(self, now: float) -> bool:
-        in_use = _IN_USE.get(self._property(_LOGIN))
-        return now - last_key(self._root) < _IDLE if in_use is None else in_use
 
     def _property(self, address: Iterable[str]) -> str:
         return (self._ask(*address) if self._ask is not None else None) or ""
@@ -236,15 +229,6 @@ def minute_of(now: float) -> int:
 def discharging(statuses: Iterable[str | None]) -> bool:
     """Whether the machine runs on its batteries."""
     return any(status == "Discharging" for status in statuses)
-
-
-def last_key(root: Path) -> float:
-    """Return the Unix time of the last key press at a terminal, from its atime, within 8 seconds."""
-    newest = 0.0
-    for terminal in (*(root / "dev/pts").glob("[0-9]*"), *(root / "dev").glob("tty[0-9]*")):
-        with suppress(OSError):
-            newest = max(newest, terminal.stat().st_atime)
-    return newest
 
 
 def first_line(file: Path) -> str | None:

@@ -1,6 +1,5 @@
-"""What files of /sys and /dev say, and what D-Bus answers."""
+"""What files of /sys say, and what D-Bus answers."""
 
-import os
 import time
 from pathlib import Path
 
@@ -58,25 +57,18 @@ def test_whether_networkmanager_calls_the_link_metered(
     assert [address[-1] for address in asked] == ["Metered"]
 
 
-def test_metered_without_anybody_to_ask_is_said_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("rules", [Rules(metered=True), Rules(owner=True)])
+def test_a_rule_without_anybody_to_ask_is_said_at_once(
+    rules: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="busctl, which is not on this machine: .* file:PATH"):
-        Sensors(Rules(metered=True), tmp_path)
+        Sensors(rules, tmp_path)
 
 
 @pytest.mark.parametrize(("answer", "there"), [("b false", True), ("b true", False)])
 def test_logind_knows_whether_somebody_is_there(answer: str, there: bool, tmp_path: Path) -> None:
     assert see(Rules(hot=None, undervoltage=False, owner=True), tmp_path, answer) == MachineState(owner=there)
-
-
-@pytest.mark.parametrize(("ago", "there"), [(10.0, True), (299.0, True), (301.0, False)])
-def test_without_logind_the_terminals_do(ago: float, there: bool, tmp_path: Path) -> None:
-    tree(tmp_path, {"dev/pts/0": "", "dev/pts/12": "", "dev/tty1": "", "dev/pts/ptmx": "", "dev/tty": ""})
-    for name, seconds in (("pts/0", 4000.0), ("pts/12", ago), ("tty1", 9000.0), ("pts/ptmx", 0), ("tty", 0)):
-        os.utime(tmp_path / "dev" / name, (NOW - seconds, NOW))
-    assert see(Rules(hot=None, undervoltage=False, owner=True), tmp_path) == MachineState(owner=there)
 
 
 def test_the_minute_of_the_local_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
