@@ -109,8 +109,6 @@ def directory(settings: "ClientSettings") -> Path:
 
 
 def _quarantine_path(settings: "ClientSettings") -> Path:
-    if settings.quarantine:
-        return Path(settings.quarantine)
     return directory(settings) / f"quarantine-{quote(settings.name, safe='')}.jsonl"
 
 

@@ -142,7 +142,7 @@ _CONDITIONS = (
         "unfit", _measure_unfit, 0.05, 0.02,
         lambda one: f"{_measure_unfit(one):.0%} of its recent samples were unfit for training, and were "
         "set aside",
-        "its quarantine file says what is wrong with them (client.quarantine): mend their source",
+        "its quarantine file (in client.directory) says what is wrong with them: mend their source",
     ),
     _Condition(  # samples lost to a full disk are another finding
         "dropping", lambda one: one.recent_drops, 1, 1,

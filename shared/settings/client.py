@@ -74,8 +74,6 @@ class ClientSettings(Section):
     range: Annotated[float, Field(ge=0)] = 0.0
     """for a stream: samples with a number beyond this magnitude are set aside; 0: a hundred times the usual
     magnitude"""
-    quarantine: str = ""
-    """for a stream: file for samples that were set aside as unfit; empty: one in client.directory"""
     sum_devices: Annotated[int, Field(ge=2)] = 3
     """for private runs: fewest devices, this one included, with which its gradient is summed"""
     sum_threshold: Annotated[float, Field(ge=0.5, lt=1)] = 0.5

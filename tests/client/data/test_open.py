@@ -96,14 +96,14 @@ async def test_the_server_s_shape_counts_from_the_first_sample_on(tmp_path: Path
     settings = ClientSettings(
         data=f"python:{tmp_path}/odd.py:samples{option}",
         batch_min=2,
-        quarantine=str(tmp_path / "bad.jsonl"),
+        directory=str(tmp_path),
     )
     async with open_batches(settings) as batches:
         batches.begin(replace(WELCOME, input=(2,)), FakeBackend())
         await batches.ready(1)
         x, _ = batches.take(4)
     assert x.shape[1:] == (2,)
-    assert "of another shape" in (tmp_path / "bad.jsonl").read_text()
+    assert "of another shape" in (tmp_path / "quarantine-.jsonl").read_text()
 
 
 @pytest.mark.parametrize(
