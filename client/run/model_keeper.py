@@ -6,10 +6,7 @@ replaces a good one.
 
 import asyncio
 import logging
-import shlex
-from asyncio.subprocess import DEVNULL
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -29,25 +26,21 @@ FORMATS = (".onnx", ".safetensors")
 RETRY_SECONDS = 60.0
 """The time from a failed download to the next one, at most."""
 
-COMMAND_SECONDS = 600.0
-"""The longest that the command may run."""
-
 Download = Callable[[str, str], Awaitable[DownloadedModel | None]]
 """(format, ETag of the file at hand or "") -> the model; None if it has not changed."""
 
 
 class ModelKeeper:
-    """Fetches the model again and again, replaces the file as a whole, and runs a command."""
+    """Fetches the model again and again, and replaces the file as a whole."""
 
     def __init__(
         self,
         path: Path,
         seconds: float,
-        command: str,
         download: Download,
         merge: Callable[[bytes, str], bytes] = lambda octets, run: octets,
     ) -> None:
-        """Fetch into `path` every `seconds`. `command` gets the path as its last argument; "" runs none.
+        """Fetch into `path` every `seconds`.
 
         `merge` puts the device's personal layers into a safetensors file of a run.
 
@@ -57,10 +50,6 @@ class ModelKeeper:
             raise ConfigError(f"client.keep_model = {str(path)!r} must end with {' or '.join(FORMATS)}")
         if not path.parent.is_dir():
             raise ConfigError(f"client.keep_model = {str(path)!r}: there is no folder {path.parent}; make it")
-        try:
-            self._command = shlex.split(command)
-        except ValueError as error:
-            raise ConfigError(f"client.on_model = {command!r} is no command: {error}") from error
         self._path, self._seconds, self._download, self._merge = path, seconds, download, merge
         self._etag = ""
         self._unmerged = b""
@@ -89,7 +78,6 @@ class ModelKeeper:
             return False
         self._etag, self._complaint = self._etag if found is None else found.etag, ""
         log.info("version %d of the model is in %s", info.version, self._path)
-        await self._tell()
         return True
 
     def _save(self, octets: bytes) -> ModelInfo:
@@ -107,24 +95,3 @@ class ModelKeeper:
             raise ServerAtFault(f"the server's model is not kept: {error}") from error
         write_atomically(self._path, octets, 0o666)
         return info
-
-    async def _tell(self) -> None:
-        """Run the command. Its failure is logged."""
-        if not self._command:
-            return
-        arguments = (*self._command, str(self._path))
-        try:
-            process = await asyncio.create_subprocess_exec(*arguments, stdin=DEVNULL)
-        except OSError as error:
-            log.warning("client.on_model: %s cannot be run: %s", arguments[0], error.strerror)
-            return
-        try:
-            async with asyncio.timeout(COMMAND_SECONDS):
-                status = await process.wait()
-            if status:
-                log.warning("client.on_model: %s ended with status %d", arguments[0], status)
-        except TimeoutError:
-            log.warning("client.on_model: %s is ended after %g s", arguments[0], COMMAND_SECONDS)
-        finally:
-            with suppress(ProcessLookupError):
-                process.kill()

@@ -242,7 +242,7 @@ def _keeper(settings: "ClientSettings", link: Link, personal: PersonalFile) -> M
     if not settings.keep_model:
         return None
     path, seconds = Path(settings.keep_model), settings.keep_model_seconds
-    return ModelKeeper(path, seconds, settings.on_model, link.downloads.model, personal.merge)
+    return ModelKeeper(path, seconds, link.downloads.model, personal.merge)
 
 
 def _sum_policy(settings: "ClientSettings", identity: ClientIdentity | None) -> SumPolicy:

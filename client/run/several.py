@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # its pydantic is a quarter of the client's import time
 
 log = logging.getLogger(__name__)
 
-_OF_ONE_RUN = ("identity", "buffer", "keep_model", "on_model", "graph_digest")
+_OF_ONE_RUN = ("identity", "buffer", "keep_model", "graph_digest")
 """Settings of files, or of a graph, that two runs cannot share."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -51,8 +51,6 @@ class ClientSettings(Section):
     empty: none"""
     keep_model_seconds: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 3600.0
     """for client.keep_model: seconds from one look for a better model to the next"""
-    on_model: str = ""
-    """command to run with each new client.keep_model, its path as the last argument; empty: none"""
     graph_digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
     """SHA-256 of the only graph to train with onnx (edgeflock export --digest); empty: any graph of the
     server"""

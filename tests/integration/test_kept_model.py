@@ -25,12 +25,9 @@ THETA = np.arange(4, dtype=np.float32)
 
 
 @pytest.mark.slow
-async def test_a_device_keeps_the_best_model_and_tells_a_command(tmp_path: Path) -> None:
+async def test_a_device_keeps_the_best_model(tmp_path: Path) -> None:
     held_out, mine = flowers(tmp_path / "held.csv", 100), flowers(tmp_path / "mine.csv", 400)
-    kept, told = tmp_path / "model.onnx", tmp_path / "told"
-    script = tmp_path / "hook.sh"
-    script.write_text(f'#!/bin/sh\necho "$1 $2" >> {told}\n')
-    script.chmod(0o755)
+    kept = tmp_path / "model.onnx"
     async with ef.Server(
         "tests.integration.test_model_files:Flowers",
         directory=tmp_path / "run",
@@ -45,7 +42,6 @@ async def test_a_device_keeps_the_best_model_and_tells_a_command(tmp_path: Path)
             *("client", "--set", f"client.server={server.url}", "--set", f"client.data={mine}"),
             *("--set", "client.backend=onnx", "--set", "client.health=false"),
             *("--set", f"client.keep_model={kept}", "--set", "client.keep_model_seconds=1"),
-            *("--set", f"client.on_model={script} new"),
             cwd=tmp_path,
         )
         assert said.returncode == 0, said.stderr
@@ -60,7 +56,6 @@ async def test_a_device_keeps_the_best_model_and_tells_a_command(tmp_path: Path)
     assert info.data is not None
     assert info.data.labels == ("iris", "rose")
     assert outputs(np.zeros((2, 3), np.float32)).shape == (2, 2)
-    assert set(told.read_text().splitlines()) == {f"new {kept}"}
 
 
 async def test_behind_a_gateway_the_model_comes_from_its_leader(tmp_path: Path) -> None:
@@ -77,7 +72,7 @@ async def test_behind_a_gateway_the_model_comes_from_its_leader(tmp_path: Path) 
                 await link.downloads.model("onnx", "")
 
 
-def keeper(path: Path, *answers: object, command: str = "") -> ModelKeeper:
+def keeper(path: Path, *answers: object) -> ModelKeeper:
     """A keeper whose server gives these answers, one after the other."""
     left = [*answers]
 
@@ -88,7 +83,7 @@ def keeper(path: Path, *answers: object, command: str = "") -> ModelKeeper:
         assert answer is None or isinstance(answer, bytes)
         return None if answer is None else DownloadedModel("tag", answer)
 
-    return ModelKeeper(path, 1.0, command, download)
+    return ModelKeeper(path, 1.0, download)
 
 
 async def test_what_is_no_model_never_replaces_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -107,21 +102,13 @@ async def test_what_is_no_model_never_replaces_one(tmp_path: Path, caplog: pytes
     assert not (tmp_path / "model.onnx").exists()
 
 
-async def test_a_command_that_fails_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    whole = safetensors_file.encode(INFO, THETA)
-    for command, says in (("false", "ended with status 1"), ("/no/such/program", "cannot be run")):
-        assert await keeper(tmp_path / "m.safetensors", whole, command=command).fetch()
-        assert says in caplog.text
-
-
 @pytest.mark.parametrize(
-    ("path", "command", "says"),
+    ("path", "says"),
     [
-        ("model.pt", "", r"must end with \.onnx or \.safetensors"),
-        ("no/model.onnx", "", "there is no folder"),
-        ("model.onnx", "'", "is no command"),
+        ("model.pt", r"must end with \.onnx or \.safetensors"),
+        ("no/model.onnx", "there is no folder"),
     ],
 )
-def test_settings_that_cannot_work_are_named(tmp_path: Path, path: str, command: str, says: str) -> None:
+def test_settings_that_cannot_work_are_named(tmp_path: Path, path: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        keeper(tmp_path / path, command=command)
+        keeper(tmp_path / path)
