@@ -51,10 +51,11 @@ async def open_batches(
             f"client.batch_min = {settings.batch_min} is above client.batch_max = {settings.batch_max}"
         )
     # Stored data need none of these.
+    from edgeflock.client.data.backlog import Backlog
     from edgeflock.client.data.checks import Checks
     from edgeflock.client.data.records import QuarantineFile, Skipped
     from edgeflock.client.data.sources import is_backlog, open_source
-    from edgeflock.client.data.stream_batches import Backlog, StreamBatches
+    from edgeflock.client.data.stream_batches import StreamBatches
 
     tally = Skipped(QuarantineFile(_quarantine_path(settings)))
     schema = schema or SampleSchema()

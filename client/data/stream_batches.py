@@ -1,14 +1,10 @@
-"""Mini-batches of a source's samples: of those that arrived within a second, or of a file, which waits.
+"""Mini-batches of a stream, whose source yields samples at its own rate; of one that waits: backlog.py.
 
 StreamBatches follow the rate (ScaDLES, section IV). A batch is due once the oldest sample has waited for WAIT
 seconds, or the largest batch waits. The smallest batch must wait in any case. The batch is then what arrived
 within a second of that oldest sample: b_i = S_i. S_i is a count and not an average, since an average lags
 behind a change of the rate. Truncation keeps a second, so nothing is dropped while a device takes its batches
 in time. Samples that came before training first asked count as if they came at that moment.
-
-A stream drops the samples that training is too slow for. A Backlog drops none: its source, e.g. a file, is
-read at the speed of training. It is read in the run's batch size like stored data, but in its own order and
-once.
 """
 
 import asyncio
@@ -28,7 +24,7 @@ from edgeflock.client.data.batcher import Batch, Batches, NoUsableSamples, Strea
 from edgeflock.client.data.checks import Checks
 from edgeflock.client.data.fitting import Fitting
 from edgeflock.client.data.records import Skipped, SourceProgress, StreamChunk
-from edgeflock.client.data.stream_buffer import Buffer, Truncation
+from edgeflock.client.data.stream_buffer import Buffer
 from edgeflock.shared.data.account import SampleAccount
 from edgeflock.shared.data.rates import HIGH, LOW, RateEstimator, batch_size
 from edgeflock.shared.protocol.messages import Facts, Welcome
@@ -300,65 +296,3 @@ class StreamBatches(SourceBatches):
                     self._add(chunk, self._time())
                 self._arrived.set()
                 await asyncio.sleep(0)  # lets other tasks run if the source never waits
-
-
-class Backlog(SourceBatches):
-    """Batches from a source that waits.
-
-    It asks the source for more only when fewer samples than the smallest batch are left unused. The server
-    then has the updates of all others. So nothing is dropped, and a source may record its progress when it is
-    asked again. Memory holds one chunk of the source and a little more.
-    """
-
-    def __init__(
-        self,
-        source: AsyncGenerator[StreamChunk, None],
-        tally: Skipped,
-        low: int,
-        checks: Checks | None = None,
-    ) -> None:
-        """No batch has fewer than `low` samples before the source ends."""
-        super().__init__(source, Truncation(math.inf, low, quota_bytes=1 << 62), tally, checks)
-        self._low = low
-        self._wanted = asyncio.Event()
-
-    async def ready(self, steps: int) -> None:
-        """Wait until there are samples for `take`. If there are few, `steps` calls share them.
-
-        Raises StreamEnded if nothing is left, and the source's own errors.
-        """
-        self._steps, self._last = steps, None
-        while len(self._buffer) < self._low:
-            if self._has_ended():
-                if not len(self._buffer):
-                    raise StreamEnded("all samples have been trained on")
-                return
-            self._arrived.clear()
-            self._wanted.set()
-            await self._arrived.wait()
-
-    def take(self, size: int) -> Batch:
-        """Return (x, y) of up to `size` samples, without unfit ones.
-
-        If none is left, it returns the update's last batch. Raises NoUsableSamples if the update has no batch
-        yet. Raises ConfigError if the backend accepts no sample.
-        """
-        batch: Batch | None = None
-        while batch is None and (waiting := len(self._buffer)):
-            with self._lock:
-                taken = self._take(min(size, math.ceil(waiting / self._steps)), 0.0)
-            fit = self._fitting.fit(taken)
-            batch = (fit.x, fit.y) if len(fit) else None
-        self._steps = max(1, self._steps - 1)
-        return self._latest(batch)
-
-    async def _feed(self) -> None:
-        async with aclosing(self._source) as chunks:
-            await self._wanted.wait()
-            async for chunk in chunks:
-                with self._lock:
-                    self._add(chunk, 0.0)
-                if len(self._buffer) >= self._low:
-                    self._wanted.clear()
-                self._arrived.set()
-                await self._wanted.wait()

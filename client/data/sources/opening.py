@@ -21,7 +21,7 @@ permanent faults. The samples of all sources pass the same checks and options:
     window=K, lags=L  features of the recent past (shared/data/recent.py)
 
     live                      excess samples are dropped or buffered; batches follow the rate
-    backlog                   the source waits for training, in the run's batches (stream_batches.py)
+    backlog                   the source waits for training, in the run's batches (backlog.py)
 
 By default files are a backlog and the others are live. Samples that do not fit, hold NaN or infinity, or are
 far out of range are counted and set aside (checks.py).

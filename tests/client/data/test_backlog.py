@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgeflock.client.data.backlog import Backlog
 from edgeflock.client.data.batcher import StreamEnded
 from edgeflock.client.data.open import open_batches
 from edgeflock.client.data.records import Skipped, StreamChunk
 from edgeflock.client.data.sources import files, is_backlog
-from edgeflock.client.data.stream_batches import Backlog, StreamBatches
+from edgeflock.client.data.stream_batches import StreamBatches
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.settings.client import ClientSettings
 

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgeflock.client.data.backlog import Backlog
 from edgeflock.client.data.fitting import FADING, Prequential
 from edgeflock.client.data.records import Skipped
-from edgeflock.client.data.stream_batches import Backlog, StreamBatches
+from edgeflock.client.data.stream_batches import StreamBatches
 from tests.client.data.test_stream_batches import listed, streaming
 
 
