@@ -13,7 +13,7 @@ from edgeflock.cli.gateway import gateway
 from edgeflock.cli.groups import Group
 from edgeflock.cli.journal import backup, journal, restore
 from edgeflock.cli.model import export, model, predict
-from edgeflock.cli.monitor import compare, plot, rollback, status, top
+from edgeflock.cli.monitor import plot, rollback, status, top
 from edgeflock.cli.project import check, config, init
 from edgeflock.cli.register import device, token
 from edgeflock.cli.run import run
@@ -75,7 +75,7 @@ app.command()(server)
 app.command()(gateway)
 app.add_typer(client, name="client")
 for command in (
-    *(init, check, status, doctor, report, rollback, backup, restore, top, plot, compare),
+    *(init, check, status, doctor, report, rollback, backup, restore, top, plot),
     *(quickstart, fleet, reproduce, capacity, export, predict, config),
 ):
     app.command()(command)  # in the order in which --help lists them

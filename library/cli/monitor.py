@@ -1,4 +1,4 @@
-"""`edgeflock status`, `top`, `plot` and `compare` show a run, and `rollback` takes back its last updates."""
+"""`edgeflock status`, `top` and `plot` show a run, and `rollback` takes back its last updates."""
 
 from pathlib import Path
 from typing import Annotated
@@ -68,21 +68,6 @@ def plot(
 
     url, secret = connection_of(source, token, token_file, set_)
     draw(url, secret, against, out, seconds, as_json=json)
-
-
-def compare(
-    first: Annotated[Path, typer.Argument(metavar="RUN", help="A run's [server.directory].")],
-    second: Annotated[Path, typer.Argument(metavar="OTHER", help="Another run's.")],
-    json: Json = False,
-) -> None:
-    """Compare two runs: settings that differ, accuracy, loss and bytes side by side.
-
-    It reads the journals on this machine. Rows are at equal parts of each run; the last row has the last
-    evaluations.
-    """
-    with require("server", "compare reads journals with"):
-        from edgeflock.operations.compare import show_comparison
-    show_comparison(first, second, as_json=json)
 
 
 def top(
