@@ -8,9 +8,6 @@
 
     status, roll_back    of a server that runs elsewhere      back_up, restore    a run in one file
 
-    AdaComp, ASGD, Rounds, Buffered, Elastic    ways to coordinate: Server(coordination=AdaComp(window=64))
-    Adam, Momentum                              ways to step: Server(optimizer=Adam(clip=5.0))
-
 Importing this package loads almost nothing. Each name loads its modules on first use. docs/library.md
 describes the names.
 """
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
     from edgeflock.api.data import deal
     from edgeflock.api.figure import plot
     from edgeflock.api.fleet import Fleet
-    from edgeflock.api.methods import ASGD, AdaComp, Adam, Buffered, Elastic, Momentum, Rounds
     from edgeflock.api.model import Model
     from edgeflock.api.result import Result
     from edgeflock.api.server import Server
@@ -37,22 +33,15 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "ASGD",
-    "AdaComp",
-    "Adam",
-    "Buffered",
     "Client",
     "ConfigError",
     "Diverged",
     "EdgeflockError",
-    "Elastic",
     "Fleet",
     "Loss",
     "Model",
-    "Momentum",
     "Refused",
     "Result",
-    "Rounds",
     "Server",
     "__version__",
     "back_up",
@@ -83,7 +72,6 @@ _MODULES = {
     "api.data": ("", "deal"),
     "api.figure": ("demo", "plot"),
     "api.fleet": ("server", "Fleet"),
-    "api.methods": ("", "ASGD AdaComp Adam Buffered Elastic Momentum Rounds"),
     "api.model": ("", "Model"),
     "api.result": ("", "Result"),
     "api.server": ("server", "Server"),

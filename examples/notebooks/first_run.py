@@ -70,7 +70,7 @@ async def trained(updates=800, **settings):
             return await server.until()
 
 
-result = await trained(coordination=ef.AdaComp(learning_rate=0.3))
+result = await trained(coordination={"learning_rate": 0.3})
 print(f"{result.accuracy:.1%} of the held-out digits after {result.version} updates")
 
 # %%
@@ -84,7 +84,7 @@ ef.plot(result)
 
 # %%
 plain = await trained(
-    coordination=ef.AdaComp(learning_rate=0.3),
+    coordination={"learning_rate": 0.3},
     compression={"select": 1.0, "values": "f32", "feedback": 0.0},
     downlink={"mode": "exact"},
 )

@@ -40,7 +40,7 @@ COMMON = dict(
     updates=800,
     batch=20,
     evaluate_every=50,
-    coordination=ef.AdaComp(learning_rate=0.1, window=1024),
+    coordination={"learning_rate": 0.1, "window": 1024},
 )
 
 

@@ -91,7 +91,7 @@ async def train(enough):
             directory=f"{folder}/run",
             evaluate=held_out,
             evaluate_every=0.25,
-            coordination=ef.AdaComp(learning_rate=0.2, base_batch=16),
+            coordination={"learning_rate": 0.2, "base_batch": 16},
             on_update=updates.append,
         ) as server:
             devices = [
@@ -144,7 +144,7 @@ common = dict(
     devices=20,
     seconds=25,
     evaluate_every=20,
-    coordination=ef.AdaComp(learning_rate=0.05, base_batch=16, window=1024),
+    coordination={"learning_rate": 0.05, "base_batch": 16, "window": 1024},
 )
 emulated = {
     name: ef.Fleet(

@@ -28,7 +28,7 @@ async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         port=0,
         updates=200,
         evaluate=(x_test, y_test),
-        coordination=ef.AdaComp(learning_rate=0.5),
+        coordination={"learning_rate": 0.5},
         preset="low-bandwidth",
     ) as server:
         async with asyncio.TaskGroup() as group:

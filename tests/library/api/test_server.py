@@ -350,7 +350,10 @@ async def test_an_optimizer_and_a_schedule_of_this_program(tmp_path: Path) -> No
 
     how = {"kind": kind, "schedule": schedule}
     async with here(
-        tmp_path, updates=2, optimizer=how, coordination=ef.Buffered(1, learning_rate=0.5)
+        tmp_path,
+        updates=2,
+        optimizer=how,
+        coordination={"mode": "buffer", "buffer": 1, "rule": "sqrt", "learning_rate": 0.5},
     ) as server:
         training = asyncio.create_task(device(server).run())
         await server.until()
