@@ -85,16 +85,7 @@ class ServerParts:
 
     gateways: int = 0
     """0 means that devices connect to the server."""
-    spare: int = 0
-    """How many of the gateways may fail while the others suffice."""
     shards: int = 0
     """Model shards. 0 means that the model is in the server."""
-    standbys: int = 0
-    """Servers that wait to take over."""
     journal: str = "sqlite"
     """A key of costs.ROWS_PER_SECOND."""
-
-    @property
-    def serving_gateways(self) -> int:
-        """The number of gateways without the spare ones, at least 1."""
-        return max(1, self.gateways - self.spare)

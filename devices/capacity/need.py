@@ -14,7 +14,7 @@ class Need:
     """What one process of a part needs."""
 
     part: str
-    """leader, gateway, shard, standby or database."""
+    """leader, gateway, shard or database."""
     count: int
     cores: float
     """Cores that are busy on average, at most one. Not linear in updates: a busy process wakes up less."""
@@ -38,8 +38,6 @@ def estimate_needs(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> li
         needs.append(gateway(fleet, machine, parts))
     if parts.shards:
         needs.append(shard(fleet, machine, parts))
-    if parts.standbys:
-        needs.append(standby(fleet, machine, parts))
     if parts.journal != "sqlite":
         needs.append(database(fleet, machine, parts))
     return needs
@@ -83,8 +81,8 @@ def leader(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
 
 
 def gateway(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
-    """Return the need of one gateway while the spare gateways are down."""
-    connections = math.ceil(fleet.devices / parts.serving_gateways)
+    """Return the need of one gateway."""
+    connections = math.ceil(fleet.devices / parts.gateways)
     rate = fleet.rate * connections / fleet.devices
     socket = costs.GATEWAY_PLAIN_BYTES + costs.GATEWAY_TLS_SOCKET_BYTES * fleet.tls
     copies = copies_bytes(fleet, parts, connections)
@@ -118,15 +116,6 @@ def shard(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
     share = fleet.rate * step_seconds(fleet) * fraction / parts.shards
     shares = {"processor": share, "memory": memory / machine.memory}
     return Need("shard", parts.shards, min(1.0, share), memory, 0.0, 0.0, shares)
-
-
-def standby(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:
-    """Return the need of a standby. It follows the run, or only waits if the run has model shards."""
-    follows = not parts.shards
-    memory = server_bytes(fleet) + model_bytes(fleet, ServerParts()) * follows
-    share = fleet.rate * (costs.DECODE_SECONDS * fleet.sent_entries + step_seconds(fleet)) * follows
-    shares = {"processor": share, "memory": memory / machine.memory}
-    return Need("standby", parts.standbys, min(1.0, share), memory, 0.0, 0.0, shares)
 
 
 def database(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> Need:

@@ -73,7 +73,7 @@ class CapacityPlan:
         """Bytes a month between gateways and the leader, both ways."""
         if not self.parts.gateways:
             return 0.0
-        sent, received = self.needs[0].egress, self.needs[1].egress * self.parts.serving_gateways
+        sent, received = self.needs[0].egress, self.needs[1].egress * self.parts.gateways
         return MONTH * (sent + received) - self.egress_a_month
 
 
@@ -97,17 +97,17 @@ def _choose_gateways(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> 
         return 0
 
     def suffices(count: int) -> bool:
-        one = gateway(fleet, machine, replace(parts, gateways=count + parts.spare))
+        one = gateway(fleet, machine, replace(parts, gateways=count))
         return one.shares[one.bottleneck] <= MAX_LOAD
 
-    return _smallest(suffices, 1, useful_gateways(fleet, machine, parts)) + parts.spare
+    return _smallest(suffices, 1, useful_gateways(fleet, machine, parts))
 
 
 def useful_gateways(fleet: FleetLoad, machine: Machine, parts: ServerParts) -> int:
     """Return the number of gateways beyond which more do not help: the changes that each follows fill it."""
     before, count = math.inf, 1
     while count < MAX_PARTS:
-        one = gateway(fleet, machine, replace(parts, gateways=count + parts.spare))
+        one = gateway(fleet, machine, replace(parts, gateways=count))
         if one.shares[one.bottleneck] > 0.9 * before:
             break
         before, count = one.shares[one.bottleneck], 2 * count

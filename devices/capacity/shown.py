@@ -29,9 +29,9 @@ def lines(plan: CapacityPlan, limit: int, single_limit: int) -> Iterator[tuple[s
     )
     for need in plan.needs:
         yield need.part if need.count == 1 else f"{need.count} {need.part}s", _usage(need)
-    serving_gateways = plan.needs[1].count - parts.spare if parts.gateways else 1
-    carried = math.ceil(fleet.devices / serving_gateways)
-    copies = serving_gateways * spilled_bytes(copies_bytes(fleet, parts, carried))
+    holders = parts.gateways or 1
+    carried = math.ceil(fleet.devices / holders)
+    copies = holders * spilled_bytes(copies_bytes(fleet, parts, carried))
     yield (
         "disk",
         f"{size(plan.disk_bytes)}: journal {size(journal_bytes_a_day(fleet))} a day for "

@@ -169,14 +169,12 @@ def capacity(
     gateways: Annotated[
         int | None, typer.Option(min=0, help="Gateways; 0: none; default: as many as the fleet needs.")
     ] = None,
-    spare: Annotated[int, typer.Option(min=0, help="Gateways that may fail while the others suffice.")] = 0,
     shards: Annotated[
         int | None, typer.Option(min=0, help="Model shards; 0: none; default: as many as the model needs.")
     ] = None,
     journal: Annotated[
         JournalChoice, typer.Option(help="Where the journal is; synchronous: PostgreSQL with a standby.")
     ] = JournalChoice.sqlite,
-    standbys: Annotated[int, typer.Option(min=0, help="Servers that wait to take over.")] = 0,
     memory: Annotated[float, typer.Option(min=0.1, help="GB of memory for each process.")] = 24,
     disk: Annotated[float, typer.Option(min=0.1, help="GB of disk for each process.")] = 100,
     files: Annotated[int, typer.Option(min=1, help="Open files of each process (ulimit -n).")] = 65_536,
@@ -203,16 +201,9 @@ def capacity(
             f"--cohort {cohort} is more than --devices {devices}, of which it is a part: lower the cohort or "
             "raise the devices"
         )
-    if gateways is not None and gateways <= spare and (gateways or spare):
-        raise ConfigError(f"--spare {spare} is not below --gateways {gateways}: add gateways or spare fewer")
-    if standbys and journal is JournalChoice.sqlite:
-        raise ConfigError(
-            f"--standbys {standbys}: standbys need a journal in PostgreSQL; set --journal postgresql or "
-            "synchronous"
-        )
     fleet = FleetLoad(devices, period, parameters, entries, not plain, answered, cohort, not arrays)
     machine = Machine(memory * 1e9, disk * 1e9, files, egress * 1e9 / 8, days)
-    requested = ServerParts(gateways or 0, spare, shards or 0, standbys, journal.value)
+    requested = ServerParts(gateways or 0, shards or 0, journal.value)
     chosen = {"gateways": gateways is None, "shards": shards is None}
     plan = make_plan(fleet, machine, requested, **chosen)
     limit = largest_fleet(fleet, machine, requested, **chosen)

@@ -198,16 +198,6 @@ def test_gateways_take_sockets_answers_and_decoding_off_the_leader() -> None:
     assert through.shares["disk"] < direct.shares["disk"]  # what devices hold lies at the gateways
 
 
-def test_a_gateway_carries_what_the_spare_ones_leave() -> None:
-    fleet = FleetLoad(10_000, 10)
-    one, two, three = (
-        of("gateway", estimate_needs(fleet, HERE, parts))
-        for parts in (ServerParts(gateways=2), ServerParts(gateways=3, spare=1), ServerParts(gateways=3))
-    )
-    assert one.shares == two.shares
-    assert two.shares["sockets"] > three.shares["sockets"]
-
-
 def test_each_gateway_follows_all_updates() -> None:
     """So that more of them help less and less, and cost the leader's line."""
     fleet = FleetLoad(1_000_000, 60)
@@ -245,23 +235,15 @@ def test_a_model_in_shards_takes_what_was_measured() -> None:
     assert of("shard", apart).memory_bytes - less / 4 == pytest.approx(793e6, rel=WITHIN)
 
 
-def test_a_database_and_those_who_stand_by() -> None:
+def test_a_database() -> None:
     fleet = FleetLoad(10_000, 10)
     rates = {}
     for journal in costs.ROWS_PER_SECOND:
-        needs = estimate_needs(fleet, HERE, ServerParts(journal=journal, standbys=1))
+        needs = estimate_needs(fleet, HERE, ServerParts(journal=journal))
         keeps = needs[0] if journal == "sqlite" else of("database", needs)
         rates[journal] = keeps.shares["rows"]
         assert keeps.shares["disk"] > 1
     assert rates["sqlite"] < rates["postgresql"] < rates["synchronous"]
-    follows, waits = (
-        of(
-            "standby",
-            estimate_needs(fleet, HERE, ServerParts(standbys=1, shards=count, journal="postgresql")),
-        )
-        for count in (0, 2)
-    )
-    assert 0 == waits.cores < follows.cores < 1
 
 
 def test_a_process_is_never_more_than_busy() -> None:

@@ -57,13 +57,6 @@ def test_as_few_gateways_as_do() -> None:
     assert plan.gateway_bytes_a_month > 0
 
 
-def test_spare_gateways_come_on_top() -> None:
-    fleet, machine = FleetLoad(50_000, 60), replace(WIDE, files=10_000)
-    plan, without = chosen(fleet, machine, ServerParts(spare=2)), chosen(fleet, machine)
-    assert plan.parts.gateways == without.parts.gateways + 2
-    assert plan.needs[1].shares == without.needs[1].shares
-
-
 def test_gateways_let_a_fleet_grow() -> None:
     """Until something ends that they do not help: of a million devices that push each minute one server."""
     fleet, machine = FleetLoad(1, 10), replace(WIDE, disk=1e15)

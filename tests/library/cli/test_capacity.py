@@ -32,11 +32,11 @@ def test_a_million_devices_are_more_than_one_sequencer_takes(tmp_path: Path) -> 
 
 
 def test_parts_that_are_asked_for(tmp_path: Path) -> None:
-    asked = ("--devices", "100", "--period", "10", "--gateways", "3", "--spare", "1", "--shards", "2")
-    figures = told(tmp_path, *asked, "--journal", "synchronous", "--standbys", "1")
+    asked = ("--devices", "100", "--period", "10", "--gateways", "3", "--shards", "2")
+    figures = told(tmp_path, *asked, "--journal", "synchronous")
     counts = {part["part"]: part["count"] for part in figures["parts"]}
-    assert counts == {"leader": 1, "gateway": 3, "shard": 2, "standby": 1, "database": 2}
-    assert figures["processes"] == 9
+    assert counts == {"leader": 1, "gateway": 3, "shard": 2, "database": 2}
+    assert figures["processes"] == 8
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,11 @@ def test_parts_that_are_asked_for(tmp_path: Path) -> None:
     [
         (["--devices", "0", "--period", "1"], 2, "devices"),
         (["--devices", "1"], 2, "period"),
-        (["--devices", "9", "--period", "1", "--gateways", "2", "--spare", "2"], 2, "--spare 2"),
         (
             ["--devices", "1000", "--period", "1", "--cohort", "2000"],
             2,
             "--cohort 2000 is more than --devices 1000",
         ),
-        (["--devices", "9", "--period", "1", "--standbys", "1"], 2, "--journal postgresql"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, asked: list[str], code: int, named: str) -> None:
