@@ -61,7 +61,7 @@ class Top(App[None]):
             self.register_theme(theme)
         self._preferences = preferences.Preferences()
         if folder is not None:
-            self._preferences = preferences.load(folder / "top.toml", binding_ids(), self.available_themes)
+            self._preferences = preferences.load(folder / "top.toml", self.available_themes)
         self.theme = self._preferences.theme
         self.palette = Palette()
         self.palette.set_theme(self.current_theme, plain=self.no_color)
@@ -80,7 +80,6 @@ class Top(App[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
-        self.set_keymap(dict(self._preferences.keys))
         self.theme_changed_signal.subscribe(self, self._recolor)
         if len(self.views) > 1:
             self._servers.display = True
@@ -174,10 +173,3 @@ class Top(App[None]):
     def _sort(self, key: str) -> None:
         self.view.action_page("fleet")
         self.view.fleet.sort_by(key)
-
-
-def binding_ids() -> list[str]:
-    """Return all names that the [keys] of top.toml can have."""
-    classes = [Top, *(owner for _, owner in _OWNERS if owner is not None)]
-    bindings = [binding for owner in classes for binding in owner.BINDINGS]
-    return [binding.id for binding in bindings if isinstance(binding, Binding) and binding.id is not None]

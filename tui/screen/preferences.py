@@ -1,15 +1,15 @@
-"""An operator's preferences: theme, columns and keys, in a TOML file."""
+"""An operator's preferences: theme and columns, in a TOML file."""
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from edgeflock.shared.errors import ConfigError
 from edgeflock.tui.pages import fleet
 
-_KEYS = ("theme", "columns", "keys")
+_KEYS = ("theme", "columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +19,19 @@ class Preferences:
     theme: str = "edgeflock"
     columns: tuple[fleet.Column, ...] = ()
     """Columns of the table after the name. Empty means all."""
-    keys: Mapping[str, str] = field(default_factory=dict)
-    """Binding -> its keys, separated by commas."""
 
 
 def folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgeflock"
 
 
-def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferences:
+def load(path: Path, themes: Iterable[str]) -> Preferences:
     """Return the preferences in `path`, or the defaults if there is no such file. Raises ConfigError."""
     table = _read(path)
     for key in table:
         if key not in _KEYS:
             raise ConfigError(f"{path}: unknown key {key} = {table[key]!r}; known are {', '.join(_KEYS)}")
-    theme, keys = table.get("theme", "edgeflock"), table.get("keys", {})
+    theme = table.get("theme", "edgeflock")
     if theme not in (known := list(themes)):
         raise ConfigError(f"{path}: theme = {theme!r} is none of {', '.join(known)}")
     columns = table.get("columns", [])
@@ -43,25 +41,7 @@ def load(path: Path, bindings: Iterable[str], themes: Iterable[str]) -> Preferen
         chosen = tuple(fleet.find_column(name) for name in columns)
     except ConfigError as error:
         raise ConfigError(f"{path}: columns = {columns!r}: {error}") from error
-    if not isinstance(keys, dict):
-        raise ConfigError(f"{path}: keys = {keys!r} must be a section: [keys]")
-    known = list(bindings)
-    for name, value in keys.items():
-        if name not in known:
-            raise ConfigError(f"{path}: keys.{name}: there is no such action; {fleet.hint(name, known)}")
-        if not isinstance(value, str) or not value:
-            raise ConfigError(
-                f'{path}: keys.{name} = {value!r} must be keys as text, such as "f" or "ctrl+f,f3"'
-            )
-    used: dict[str, str] = {}
-    for name, value in keys.items():
-        for key in value.split(","):
-            if key.strip() in used:
-                raise ConfigError(
-                    f"{path}: keys.{name} and keys.{used[key.strip()]} are both {key.strip()!r}"
-                )
-            used[key.strip()] = name
-    return Preferences(theme, chosen, keys)
+    return Preferences(theme, chosen)
 
 
 def _read(path: Path) -> dict[str, object]:
