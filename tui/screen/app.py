@@ -14,7 +14,7 @@ from textual.theme import Theme
 from textual.widgets import Footer
 
 from edgeflock.tui.pages import fleet
-from edgeflock.tui.pages.header import PAGES, Tab, find_tab, tab, tab_line
+from edgeflock.tui.pages.header import Tab, find_tab, tab, tab_line
 from edgeflock.tui.screen import preferences
 from edgeflock.tui.screen.dialogs import Help
 from edgeflock.tui.screen.line_widget import Bar, CompactUpdate
@@ -146,29 +146,10 @@ class Top(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield from super().get_system_commands(screen)
-        view = self.view
-        for page in PAGES:
-            yield SystemCommand(
-                f"Show {page}", f"Page {PAGES.index(page) + 1}", partial(view.action_page, page)
-            )
         for column in fleet.COLUMNS:
             yield SystemCommand(
                 f"Sort by {column.title}", column.description, partial(self._sort, column.key), discover=False
             )
-        offers = (
-            ("freeze", "", "Freeze or go on", "The display, not the run"),
-            ("seek", "", "Go to a time", "In this recording"),
-            ("act", "rate", "Change the learning rate", "Admin"),
-            ("act", "checkpoint", "Checkpoint now", "Admin"),
-            ("act", "rollback", "Roll back to an earlier model", "Admin"),
-            ("pause_device", "", "Pause or resume the chosen device", "Admin"),
-            ("act", "drop", "Drop the chosen device", "Admin"),
-        )
-        for action, verb, title, description in offers:
-            parameters = (verb,) if verb else ()
-            if view.check_action(action, parameters):
-                callback = partial(getattr(view, f"action_{action}"), *parameters)
-                yield SystemCommand(title, description, callback)
 
     def _sort(self, key: str) -> None:
         self.view.action_page("fleet")
