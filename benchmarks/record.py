@@ -39,6 +39,10 @@ class Task:
     accuracies: tuple[float, ...]
 
 
+Jobs = dict[tuple[str, Task], dict[str, list[Job]]]
+"""(Heading, task) -> the jobs of each of its settings."""
+
+
 def fleet(task: Task, settings: dict[str, object], rate: float) -> FleetFile:
     """The task's fleet with one setting."""
     sections: dict[str, dict[str, object]] = {
@@ -95,6 +99,24 @@ def lines(task: Task, settings: list[Setting]) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
+def report(jobs: Jobs, seeds: int, processes: int | None = None) -> None:
+    """Run the jobs, and print a table of each group's rows."""
+    sweep([job for settings in jobs.values() for several in settings.values() for job in several], processes)
+    print(f"{machine()}; {seeds} seeds\n")
+    print(
+        "| data | setting | best accuracy | last | last five | to | updates | received | sent | both ways "
+        "| less than the best dense: up | both ways |"
+    )
+    print(f"|---|---|{'--:|' * 10}")
+    for (name, task), settings in jobs.items():
+        print(f"| {name} |{' |' * 11}")
+        measured = [
+            Setting(setting, [done for job in several if (done := outcome(job))])
+            for setting, several in settings.items()
+        ]
+        print("\n".join(lines(task, measured)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.record", description=__doc__.split("\n")[0])
     folder = os.environ.get("EDGEFLOCK_DATA", ".")
@@ -112,20 +134,7 @@ def main() -> None:
         Task("speech", arguments.data, "edgeflock.client.zoo:SpeechCNN", 6_000, (0.80, 0.90, 0.95)),
         Task("words", f"npz:{words}", "benchmarks.words:WordMLP", 10_000, (0.80, 0.85, 0.87)),
     )
-    jobs = {task: jobs_of(task, arguments.seeds, arguments.out) for task in tasks}
-    sweep([job for settings in jobs.values() for several in settings.values() for job in several])
-    print(f"{machine()}; {arguments.seeds} seeds\n")
-    print(
-        "| data | setting | best accuracy | last | last five | to | updates | received | sent | both ways "
-        "| less than the best dense: up | both ways |"
-    )
-    print(f"|---|---|{'--:|' * 10}")
-    for task, settings in jobs.items():
-        measured = [
-            Setting(name, [done for job in several if (done := outcome(job))])
-            for name, several in settings.items()
-        ]
-        print("\n".join(lines(task, measured)))
+    report({(one.name, one): jobs_of(one, arguments.seeds, arguments.out) for one in tasks}, arguments.seeds)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,8 @@ from pathlib import Path
 
 from torch import nn
 
-from benchmarks.record import AVERAGED, Task, fleet, lines
-from edgeflock.papers.machine import machine
-from edgeflock.results.outcomes import Setting
-from edgeflock.results.sweep import Job, outcome, sweep
+from benchmarks.record import AVERAGED, Task, fleet, report
+from edgeflock.results.sweep import Job
 
 RATES = (0.1, 0.2, 0.4)
 
@@ -81,28 +79,12 @@ def main() -> None:
         Task("wide", asked.data, "benchmarks.sizes:WideMLP", 600, (0.80, 0.90)),
     )
     jobs = {
-        (task, devices): jobs_of(task, devices, asked.seeds, asked.out)
+        (f"{task.name}, {devices} devices", task): jobs_of(task, devices, asked.seeds, asked.out)
         for task in tasks
         for devices in asked.devices
         if task.name in (asked.only or [task.name])
     }
-    sweep(
-        [job for settings in jobs.values() for several in settings.values() for job in several],
-        asked.processes,
-    )
-    print(f"{machine()}; {asked.seeds} seeds\n")
-    print(
-        "| data | setting | best accuracy | last | last five | to | updates | received | sent | both ways "
-        "| less than the best dense: up | both ways |"
-    )
-    print(f"|---|---|{'--:|' * 10}")
-    for (task, devices), settings in jobs.items():
-        print(f"| {task.name}, {devices} devices |{' |' * 11}")
-        measured = [
-            Setting(name, [done for job in several if (done := outcome(job))])
-            for name, several in settings.items()
-        ]
-        print("\n".join(lines(task, measured)))
+    report(jobs, asked.seeds, asked.processes)
 
 
 if __name__ == "__main__":
