@@ -12,12 +12,8 @@ breaks one of these is written to --keep. Prints one JSON object.
 
 import argparse
 import asyncio
-import base64
 import json
 import logging
-import math
-import os
-import struct
 import sys
 import tempfile
 import time
@@ -27,47 +23,31 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 from zlib import crc32
 
 import msgpack
 import numpy as np
 from aiohttp import web
 
+from benchmarks.fuzz_frames import LAYOUT, Frames, Known, framed
+from benchmarks.fuzz_line import SECONDS, Line
 from benchmarks.hosting import hosted_run
 from edgeflock.server.app import create_app
 from edgeflock.server.engine import Engine
-from edgeflock.server.engine.outcomes import SEQUENCE_WINDOW
 from edgeflock.server.http.keys import CONNECTION_LIMITS, HOST
 from edgeflock.server.ledger import claim_run
-from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.errors import REFUSALS
-from edgeflock.shared.model.layout import Layout
-from edgeflock.shared.protocol.wire import MAX_LEVEL
 from edgeflock.shared.settings.config import Config, parse
 
-LAYOUT = Layout.from_shapes(
-    [
-        ("conv.weight", (8, 5)),
-        ("conv.bias", (8,)),
-        ("scale", ()),
-        ("dense.weight", (10, 6)),
-        ("norm", (4,), True),
-    ]
-)
-"""109 parameters and four running statistics."""
-
 PING = b"\x89\x81\0\0\0\0?"
-
-SECONDS = 120.0
-"""Within which whatever is asked is answered, on however busy a machine."""
 
 HALF_SECONDS = 0.02
 """How long the rest of what is no whole frame is waited for."""
 
 MODES = ("async", "rounds")
 
-_UPDATE, _RECEIPT, _REFUSAL = 5, 6, 7
+_RECEIPT, _REFUSAL = 6, 7
 
 BEFORE_ADMISSION = {"bad-sequence", "sequence-ahead", "superseded"}
 """Refusals of an update that stand before its content is looked at."""
@@ -92,248 +72,6 @@ SETTINGS = (
 
 class Broken(AssertionError):
     """A frame did what none may."""
-
-
-class Line(asyncio.Transport):
-    """A device's end of a connection in memory: what the server writes is read as frames."""
-
-    def __init__(self, factory: Callable[[], asyncio.Protocol]) -> None:
-        super().__init__({"peername": ("192.0.2.1", 1)})
-        self.closed = self.ponged = False
-        self.answers: list[list[Any]] = []
-        self.code = 0
-        self._came = asyncio.Event()
-        self._buffer = b""
-        self._upgraded = False
-        self._protocol = factory()
-        self._protocol.connection_made(self)
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._buffer += bytes(data)
-        self._read()
-
-    def writelines(self, parts: Any) -> None:
-        self.write(b"".join(parts))
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self._came.set()
-            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
-
-    def send(self, octets: bytes) -> None:
-        if not self.closed:
-            self._came.clear()
-            self._protocol.data_received(octets)
-
-    async def join(self, name: str) -> list[Any]:
-        """The Welcome."""
-        key = base64.b64encode(os.urandom(16)).decode()
-        self.send(
-            "GET /v1/session HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
-        )
-        while not self._upgraded and not self.closed:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        self.send(framed(msgpack.packb([1, 2, name, b"", {}, True])))
-        return await self.answer(SECONDS)
-
-    async def heard(self, seconds: float) -> None:
-        """Until the server has answered a ping, or hung up."""
-        async with asyncio.timeout(seconds):
-            while not self.ponged and not self.closed:
-                await self._came.wait()
-                self._came.clear()
-
-    async def answer(self, seconds: float) -> list[Any]:
-        """The next record; [] if the server hangs up, TimeoutError if nothing comes."""
-        async with asyncio.timeout(seconds):
-            while not self.answers and not self.closed:
-                await self._came.wait()
-                self._came.clear()
-        return self.answers.pop(0) if self.answers else []
-
-    def _read(self) -> None:
-        if not self._upgraded:
-            head, end, rest = self._buffer.partition(b"\r\n\r\n")
-            if not end:
-                return
-            self._upgraded, self._buffer = head.startswith(b"HTTP/1.1 101 "), rest
-        while len(self._buffer) >= 2:
-            length, at = self._buffer[1], 2
-            if length > 125:
-                at = 4 if length == 126 else 10
-                length = int.from_bytes(self._buffer[2:at], "big")
-            if len(self._buffer) < at + length:
-                return
-            opcode, payload = self._buffer[0] & 15, self._buffer[at : at + length]
-            self._buffer = self._buffer[at + length :]
-            if opcode == 2:
-                self.answers.append(msgpack.unpackb(payload))
-                self._came.set()
-            elif opcode == 9:
-                self.send(framed(payload, 0x8A))
-            elif opcode == 10:
-                self.ponged = True
-                self._came.set()
-            elif opcode == 8:
-                self.code = int.from_bytes(payload[:2], "big")
-                self.close()
-
-
-def framed(payload: bytes, first: int = 0x82) -> bytes:
-    """Masked with zeros."""
-    size = len(payload)
-    length = bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack(">H", size)
-    return bytes([first]) + length + bytes(4) + payload
-
-
-@dataclass(slots=True)
-class Known:
-    """What a device knows of the run, from its session."""
-
-    version: int = 0
-    sequence: int = 0
-    settled: list[bytes] = field(default_factory=list)
-    """Updates that were accepted, as they were sent."""
-
-
-class Frames:
-    """Frames of a device, by turns honest in all, wrong in one part, or noise."""
-
-    def __init__(self, random: Random) -> None:
-        self.random = random
-        self._numbers = np.random.default_rng(random.getrandbits(32))
-
-    def next(self, known: Known) -> bytes:
-        """The bytes of one frame."""
-        pick = self.random.random()
-        if pick < 0.01:
-            return framed(self._noise(msgpack.packb(self.update(known))))
-        if pick < 0.013:
-            return framed(self._record())
-        if pick < 0.0135:
-            whole = framed(msgpack.packb(self.update(known)))
-            return self._noise(whole[:6]) + whole[6:]
-        if pick < 0.10:
-            return framed(msgpack.packb([3, self._base(known), self._integer()]))
-        if pick < 0.13:
-            return framed(self._samples())
-        if pick < 0.15 and known.settled:
-            return self.random.choice(known.settled)
-        update = self.update(known)
-        for _ in range(self.random.choice((0, 1, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4))):
-            self._spoil(update, known)
-        return framed(msgpack.packb(update))
-
-    def update(self, known: Known) -> list[Any]:
-        """A good one."""
-        random, size = self.random, LAYOUT.parameters.size
-        where = np.sort(self._numbers.choice(size, random.randint(1, 12), replace=False))
-        delta = self._numbers.standard_normal(where.size).astype(np.float32)
-        if random.random() < 0.4:
-            indices = sparse.encode(where, size)
-            coding = random.choice(("f32", "f16", "int8", "codebook4", "sign"))
-            mode, index_mode = values.CODINGS[coding].mode, sparse.GOLOMB
-            octets = values.encode(delta, LAYOUT.parameters.counts(where), coding)
-        else:
-            index_mode, mode = 1, 0
-            indices, octets = where.astype("<u4").tobytes(), delta.astype("<f4").tobytes()
-        statistics = np.zeros(LAYOUT.buffers, "<f2").tobytes()
-        return [
-            _UPDATE, known.sequence + 1, known.version, where.size, indices, octets + statistics, -16,
-            random.choice((1, 10, 64)), 0, index_mode, mode, None, random.random() < 0.3,
-        ]  # fmt: skip
-
-    def _spoil(self, update: list[Any], known: Known) -> None:
-        """Make one part of it another."""
-        random = self.random
-        at = random.choice((2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 6, 7, 8, 9, 10))
-        if random.random() < 0.005:
-            update[random.randrange(1, 13)] = self._anything()
-        if random.random() < 0.03:
-            at = random.choice((1, 1, 1, 11, 12))
-        if at == 1:
-            last = known.sequence
-            update[1] = random.choice((0, last, last + 2, last + SEQUENCE_WINDOW, last + 1 + SEQUENCE_WINDOW,
-                                       (1 << 63) - 1, 1 << 63, self._integer()))  # fmt: skip
-        elif at == 2:
-            update[2] = self._base(known)
-        elif at == 3:
-            update[3] = random.choice(
-                (0, random.randrange(13), LAYOUT.size, LAYOUT.size + 1, self._integer())
-            )
-        elif at in (4, 5):
-            update[at] = self._noise(update[at]) if isinstance(update[at], bytes) else b""
-        elif at == 6:
-            update[6] = random.choice((None, 0, MAX_LEVEL, -MAX_LEVEL, MAX_LEVEL + 1, 0.5, math.nan))
-        elif at == 7:
-            update[7] = random.choice((0, 1, 65_536, 65_537, self._integer()))
-        elif at == 8:
-            update[8] = self._integer()
-        elif at in (9, 10):
-            update[at] = random.choice((0, 1, 2, 3, 4, 5, 6, 255, self._integer()))
-        elif at == 11:
-            update[11] = random.choice(({}, {"depth": 3}, {"x": math.nan}, {"": ""}, self._anything()))
-        else:
-            update[12] = random.choice((True, False, 1, None))
-
-    def _noise(self, octets: bytes) -> bytes:
-        """Bits flipped, bytes put in, left out, doubled, or the end gone."""
-        changed, random = bytearray(octets), self.random
-        for _ in range(random.choice((1, 1, 2, 5))):
-            place = random.randrange(len(changed) + 1)
-            kind = random.randrange(5)
-            if kind == 0 and place < len(changed):
-                changed[place] ^= 1 << random.randrange(8)
-            elif kind == 1 and place < len(changed):
-                changed[place] = random.choice((0, 1, 127, 128, 255))
-            elif kind == 2:
-                changed[place:place] = random.randbytes(random.choice((1, 2, 8)))
-            elif kind == 3:
-                del changed[place : place + random.choice((1, 2, 8))]
-            else:
-                del changed[place:]
-        return bytes(changed)
-
-    def _base(self, known: Known) -> Any:
-        version = known.version
-        return self.random.choice((None, 0, version, max(0, version - 1), version + 1, max(0, version - 17),
-                                   self._integer()))  # fmt: skip
-
-    def _integer(self) -> int:
-        random = self.random
-        return random.choice((0, 1, 255, 65_535, 1 << 31, (1 << 63) - 1, random.getrandbits(16)))
-
-    def _anything(self) -> Any:
-        return self.random.choice((None, True, -1, 0.5, "text", b"bytes", [], [[[]]], {}, {"a": []}, 1 << 63))
-
-    def _record(self) -> bytes:
-        """Any array of anything."""
-        random = self.random
-        record = [random.randrange(-1, 15), *(self._anything() for _ in range(random.randrange(14)))]
-        return cast(bytes, msgpack.packb(record))
-
-    def _samples(self) -> bytes:
-        random = self.random
-        count = random.choice((0, 1, 3, self._integer()))
-        octets = random.random() < 0.5
-        x = bytes(random.choice((0, 1, 12, 24)))
-        return cast(bytes, msgpack.packb([9, count, octets, x, True, bytes(random.choice((0, 4, 12)))]))
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from benchmarks import fuzz_server as fuzz
+from benchmarks.fuzz_frames import Frames
 
 CORPUS = Path(__file__).parents[1] / "data" / "frames"
 
@@ -14,7 +15,7 @@ CORPUS = Path(__file__).parents[1] / "data" / "frames"
 @pytest.mark.parametrize("mode", fuzz.MODES)
 async def test_frames_of_a_hostile_device(mode: str) -> None:
     tally = fuzz.Tally()
-    await fuzz.attack(mode, fuzz.Frames(Random(15)), tally, 4000, float("inf"))
+    await fuzz.attack(mode, Frames(Random(15)), tally, 4000, float("inf"))
     assert tally.broken == []
     assert tally.frames == 4000
     assert 3 * tally.past_sequence > tally.frames, "they are looked into"
