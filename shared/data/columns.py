@@ -5,7 +5,7 @@ missing category is all 0. A missing number is the run's mean.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ def _categories(raw: Raw, column: int) -> tuple[str, ...]:
             sample,
         )
     odd = next((name for name in names if len(name) > LONGEST or not name.isprintable()), None)
-    if odd is not None or len(names) > MAX_CATEGORIES or len(names) > max(_FEW, _PART * len(raw)):
+    if odd is not None or not _are_few(raw, names):
         raise raw.error(
             f"{raw.columns[column]} holds {len(names):,} different texts in {len(raw):,} rows, such as "
             f"{(odd or text)!r:.40}; categories are {MAX_CATEGORIES} at most, and fewer than half as many "
@@ -66,10 +66,25 @@ def _text_remedy(text: str) -> str:
 
 def _column_remedy(raw: Raw, column: int) -> str:
     """The remedy that avoids a column, as the end of a message."""
-    rest = [name for place, name in enumerate(raw.columns) if place != column and place not in raw.texts]
+    rest = [name for place, name in enumerate(raw.columns) if place != column and _is_readable(raw, place)]
     if not rest:
         return ", or read it with your own function that converts it to numbers: package.module:function"
     return f", or name the columns to train on: &x={','.join(rest)}"
+
+
+def _is_readable(raw: Raw, column: int) -> bool:
+    """Whether a column holds numbers alone, or categories alone."""
+    assert isinstance(raw.x, np.ndarray), "only tables have columns"
+    some = not np.isnan(raw.x[:, column]).all()
+    texts = raw.texts.get(column)
+    if texts is None or not (names := texts.used_names()):
+        return some
+    return not (some or any(_DECIMAL_COMMA.fullmatch(name) for name in names)) and _are_few(raw, names)
+
+
+def _are_few(raw: Raw, names: Sequence[str]) -> bool:
+    """Whether texts are so few that they are categories."""
+    return len(names) <= MAX_CATEGORIES and len(names) <= max(_FEW, _PART * len(raw))
 
 
 def units_of(
@@ -235,7 +250,9 @@ def features(
 def column_of(raw: Raw, name: str) -> int:
     """The index of the column of this name. Raises ConfigError."""
     if name not in raw.columns:
-        raise raw.error(f"has no column {name!r}, which the run trains on; it has {join_names(raw.columns)}")
+        raise raw.error(
+            f"has no column {name!r}, which the run trains on; rename one of {join_names(raw.columns)}"
+        )
     return raw.columns.index(name)
 
 

@@ -57,11 +57,13 @@ def read_csv(path: str, options: Mapping[str, str], *, labelled: bool = True) ->
             header = [name.strip() for name in next(lines, [])]
             _check_separator(source, header)
             label, chosen = _columns(source, header, options, labelled)
-            blocks = list(_blocks(source, lines, len(header), label, chosen, decimal == "comma"))
+            blocks = list(_blocks(source, _numbered(lines), len(header), label, chosen, decimal == "comma"))
     except FileNotFoundError as error:
         raise missing_file(source) from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"data {source!r}: is no readable CSV in UTF-8: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"data {source!r}: is no text in UTF-8: {error}; save it as UTF-8") from error
+    except (OSError, csv.Error) as error:
+        raise ConfigError(f"data {source!r}: is no readable CSV: {error}") from error
     if not blocks:
         raise ConfigError(f"data {source!r}: has no rows but the one that names the columns")
     x = np.concatenate([block for block, _, _, _ in blocks])
@@ -98,19 +100,36 @@ def _check_separator(source: str, header: list[str]) -> None:
             )
 
 
+def _numbered(lines: Any) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield (first line, last line, cells) of each row that `lines`, a csv.reader, has after this one."""
+    last = lines.line_num
+    for cells in lines:
+        first, last = last + 1, lines.line_num
+        if any(cells):
+            yield first, last, cells
+
+
 def _blocks(
-    source: str, lines: Any, width: int, label: int | None, chosen: list[int], comma: bool
+    source: str,
+    numbered: Iterator[tuple[int, int, list[str]]],
+    width: int,
+    label: int | None,
+    chosen: list[int],
+    comma: bool,
 ) -> Iterator[Block]:
-    numbered = ((lines.line_num, cells) for cells in lines if any(cells))
     while block := list(islice(numbered, _ROWS)):
-        for line, cells in block:
+        for line, last, cells in block:
             if len(cells) != width:
                 raise ConfigError(
                     f"data {source!r}: line {line} has {len(cells)} cells, and the first one {width}; "
-                    "correct it, or name the character between two cells: &sep="
+                    + (
+                        f'a quotation mark (") in it is not closed before line {last}: remove or close it'
+                        if last > line
+                        else "correct it, or name the character between two cells: &sep="
+                    )
                 )
-        rows = np.array([line for line, _ in block], np.int64)
-        columns = list(zip(*(cells for _, cells in block), strict=True))
+        rows = np.array([line for line, _, _ in block], np.int64)
+        columns = list(zip(*(cells for _, _, cells in block), strict=True))
         x = np.empty((len(block), len(chosen)))
         texts = {}
         for place, column in enumerate(chosen):
@@ -185,12 +204,16 @@ def _columns(
 ) -> tuple[int | None, list[int]]:
     """Return (the label's column, the columns of x). Raises ConfigError."""
     listing = f"the columns are {', '.join(header[:40])}" if header else "the file is empty"
+    numbers = _numbers(tuple(header), comma=False)[0]
+    unnamed = "" if np.isnan(numbers).all() else "; write a first line that names the columns"
     if len(set(header)) < len(header):
-        raise ConfigError(f"data {source!r}: two columns have the same name; rename one; {listing}")
+        raise ConfigError(f"data {source!r}: two columns have the same name; rename one; {listing}{unnamed}")
 
     def place(name: str, option: str) -> int:
         if name not in header:
-            raise ConfigError(f"data {source!r}: {option}={name}: there is no such column; {listing}")
+            raise ConfigError(
+                f"data {source!r}: {option}={name}: there is no such column; {listing}{unnamed}"
+            )
         return header.index(name)
 
     if "label" not in options and labelled:
@@ -208,7 +231,7 @@ def _columns(
 def _label(cells: Iterable[str], comma: bool = False) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
     """Return (y, which samples have none). y is integers if all are; else numbers if all are; else text."""
     texts = np.array([cell.strip() for cell in cells], np.str_)
-    lacking = texts == ""
+    lacking = np.array([is_missing(text) for text in texts.tolist()], np.bool_)
     numbers = np.char.replace(texts, ",", ".") if comma else texts
     for kind in (np.int64, np.float64):
         try:

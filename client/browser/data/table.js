@@ -88,7 +88,7 @@ export function readTable({header, rows, separator}, {label, input = null, descr
   const units = {...NONE, ...description};
   const names = columns.map((_, at) => units.categories?.[at] ?? []);
   const number = reader(rows, separator);
-  const labelled = rows.filter(({cells}) => cells[target].trim());
+  const labelled = rows.filter(({cells}) => !isMissing(cells[target]));
   if (!labelled.length) throw new Error(`the column "${label}" is empty`);
   const width = names.reduce((sum, some) => sum + Math.max(1, some.length), 0);
   if (input && (input.length !== 1 || input[0] !== width))

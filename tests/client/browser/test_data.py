@@ -54,6 +54,7 @@ FLOWERS = """\ufeffwidth,height, colour ,kind
 ,5,green,b
 7,-1.25,"bl""ue",b
 8,9,red,
+8,9,red,n/a
 """
 
 
@@ -70,7 +71,7 @@ def test_a_table_is_read_as_in_python(sep: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.reshape(told["x"], (-1, description.inputs)), expected.x, rtol=1e-6)
     assert told["y"] == expected.y.tolist()
     assert told["classes"]
-    assert (told["unlabelled"], told["incomplete"], told["shape"]) == (1, 2, [description.inputs])
+    assert (told["unlabelled"], told["incomplete"], told["shape"]) == (2, 2, [description.inputs])
 
 
 def test_numbers_to_predict_are_scaled(tmp_path: Path) -> None:

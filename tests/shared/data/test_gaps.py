@@ -113,8 +113,9 @@ def test_a_text_among_the_runs_numbers_is_no_gap(tmp_path: Path, described: Desc
             datasets.load(f"{uri}&missing={policy}", "train", described)
 
 
-def test_a_label_that_is_missing_makes_no_numbers_of_classes(tmp_path: Path) -> None:
-    data = datasets.load(csv(tmp_path / "c.csv", "a,y\n1,0\n2,\n3,1\n", "?label=y"), "test")
+@pytest.mark.parametrize("label", ["", "NaN", "NA", "null", "?"])
+def test_a_label_that_is_missing_makes_no_numbers_of_classes(tmp_path: Path, label: str) -> None:
+    data = datasets.load(csv(tmp_path / "c.csv", f"a,y\n1,0\n2,{label}\n3,1\n", "?label=y"), "test")
     assert data.y.tolist() == [0, 1]
     assert data.y.dtype == np.int64
 

@@ -151,6 +151,17 @@ def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
         ("", "", "the file is empty"),
         ("a,a,animal\n1,2,cat\n", "", "two columns have the same name"),
         ("animal\ncat\n", "", "there is no column but the label"),
+        ("1,1.0,cat\n20,2.0,dog\n", "", "the columns are 1, 1.0, cat; write a first line that names the col"),
+        (
+            HELD_OUT.replace("20,2.0,dog", '"20,2.0,dog'),
+            "",
+            r'line 3 has 1 cells, and the first one 3; a quotation mark \("\) in it .* before line 5',
+        ),
+        (
+            "mode,height,animal\non,1,cat\noff,tall,dog\n",
+            "",
+            "line 3: height is 'tall', not a number; .* name the columns to train on: &x=mode$",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_by_its_line(tmp_path: Path, text: str, query: str, message: str) -> None:
@@ -169,7 +180,7 @@ def test_what_is_wrong_is_told_by_its_line(tmp_path: Path, text: str, query: str
             "age,height,animal\n1,1,cat\n2,tall,cat\n",
             "line 3: height is 'tall', not a number; .*empty .missing., or remove the row",
         ),
-        ("age,animal\n1,cat\n", "has no column 'height', which the run trains on; it has age"),
+        ("age,animal\n1,cat\n", "has no column 'height', which the run trains on; rename one of age"),
     ],
 )
 def test_what_does_not_fit_the_run_is_told_by_its_line(tmp_path: Path, text: str, message: str) -> None:
