@@ -121,7 +121,11 @@ def init(
 
     project = create_project(directory, data)
     project.write()
+    for remark in project.remarks:
+        print(f"look at this: {remark}", file=sys.stderr)
     print(f"wrote {', '.join(str(directory / name) for name in project.files)}", file=sys.stderr)
+    if project.samples:
+        print(project.samples, file=sys.stderr)
     if data and not has_splits(data):
         print(
             f"{data} is held out, for the server to evaluate on. Devices train on other rows: "

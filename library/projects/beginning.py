@@ -4,13 +4,16 @@ import os
 import re
 import shlex
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgeflock.projects.remarks import remarks
 from edgeflock.shared.data import datasets
-from edgeflock.shared.data.samples import Dataset
+from edgeflock.shared.data.fitting import read_as
+from edgeflock.shared.data.samples import Dataset, join_names
 from edgeflock.shared.errors import ConfigError
+from edgeflock.shared.model.description import MAX_NAMES
 
 MADE_UP = "data:samples"
 """The data of a project that is begun without any."""
@@ -121,6 +124,10 @@ class Project:
 
     folder: Path
     files: dict[str, str]
+    samples: str = ""
+    """What the model takes and predicts."""
+    remarks: tuple[str, ...] = ()
+    """What may be wrong with the data."""
 
     def write(self) -> None:
         """Raises ConfigError if one is there already, or none can be written."""
@@ -143,11 +150,40 @@ def create_project(folder: Path, data: str) -> Project:
     if not data:
         made_up = _TABLE.format(inputs=8, hidden=64, kind="2 classes", last="nn.Linear(64, 2)")
         return _project(folder, MADE_UP, MADE_UP, made_up, "cross_entropy", {"data.py": _DATA}, splits=True)
-    sample = datasets.open_stored(data, "test")
+    raw = datasets.read(data, "test")
+    sample, note = read_as(raw)
     uri = _relative_to(folder, data)
     loss = "mse" if sample.description.numbers else "cross_entropy"
     splits = datasets.has_splits(data)
-    return _project(folder, uri, uri if splits else _own_data(data), _model(sample), loss, splits=splits)
+    project = _project(folder, uri, uri if splits else _own_data(data), _model(sample), loss, splits=splits)
+    found = (*filter(None, [note]), *remarks(sample, chosen=raw.numbers is not None))
+    return replace(project, samples=_describe(sample), remarks=found)
+
+
+def _describe(sample: Dataset) -> str:
+    """What the model of these samples takes and predicts, as a person says it."""
+    description = sample.description
+    categories = description.categories or ((),) * len(description.columns)
+    columns = [
+        f"{name} (categories: {len(names)})" if names else name
+        for name, names in zip(description.columns, categories, strict=True)
+    ]
+    x = join_names(columns) if columns else f"samples of {list(sample.x.shape[1:])}"
+    labels = f": {join_names(description.labels)}" if description.labels else ""
+    return f"from {x}, the model predicts {_outputs(sample)[0]}{labels}"
+
+
+def _outputs(sample: Dataset) -> tuple[str, str]:
+    """Return (what the model predicts, the last layer for that)."""
+    if sample.description.numbers:
+        return "a number", "nn.Linear(64, 1), nn.Flatten(0)"
+    classes = len(sample.description.labels) or int(sample.y.max()) + 1
+    if classes > MAX_NAMES and sample.description.columns:
+        raise ConfigError(
+            f"the label goes up to {classes - 1:,}, and classes are numbered from 0 to {MAX_NAMES - 1:,} at "
+            "most; give classes names, or add &targets=numbers if the label is a number to predict"
+        )
+    return f"{classes} classes", f"nn.Linear(64, {classes})"
 
 
 def _own_data(data: str) -> str:
@@ -184,12 +220,8 @@ def _project(
 
 def _model(sample: Dataset) -> str:
     """A model that takes such samples: small, and no more than a beginning."""
-    shape, labels = sample.x.shape[1:], sample.description.labels
-    if sample.description.numbers:
-        kind, last = "a number", "nn.Linear(64, 1), nn.Flatten(0)"
-    else:
-        classes = len(labels) or int(sample.y.max()) + 1
-        kind, last = f"{classes} classes", f"nn.Linear(64, {classes})"
+    shape = sample.x.shape[1:]
+    kind, last = _outputs(sample)
     if len(shape) == 1:
         return _TABLE.format(inputs=shape[0], hidden=64, kind=kind, last=last)
     if len(shape) == 3 and min(shape[1:]) >= 4:

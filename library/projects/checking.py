@@ -15,6 +15,7 @@ from edgeflock.client.data.batcher import RawBatches
 from edgeflock.client.data.open import is_stored
 from edgeflock.client.training import Trainer
 from edgeflock.projects.range_test import PROBE, RangeTest, constant_loss, range_test
+from edgeflock.projects.remarks import other_units, remarks
 from edgeflock.server.descent import Regime
 from edgeflock.server.engine import check_limits
 from edgeflock.server.engine.welcome import welcome
@@ -73,7 +74,7 @@ class ProjectCheck:
     reach: float
     """How far inputs usually reach from 0."""
     notes: tuple[str, ...] = ()
-    """What is done about missing values, and what is wrong with the targets."""
+    """What is done about missing values, and what may be wrong with the data."""
     rate: RangeTest | None = None
     """None: no learning rate was looked for."""
 
@@ -150,11 +151,14 @@ def check_project(
     backend, random = _backend(config, flat.base_theta()), np.random.default_rng(0)
     batches = RawBatches(raw, random)
     batches.begin(terms, backend)
+    shifted: tuple[str, ...] = ()
     training, overlap = None, Overlap(terms.run, sketch) if sketch is not None else None
     if "data" in config.client.model_fields_set and is_stored(config.client.data):
         batches = RawBatches(read(config.client.data, "train"), random)
         batches.begin(terms, backend)
         training = len(batches)
+        if isinstance(batches.samples.x, np.ndarray):
+            shifted = tuple(other_units(held_out, batches.samples.x))
         if overlap is not None:
             overlap.add_stored(batches.samples.x, batches.samples.y)
     update = Trainer(backend, batches, terms).step(theta, 0, 1)
@@ -186,7 +190,11 @@ def check_project(
         update=None if config.coordination.traits.private else len(wire.encode(update)),
         selects=terms.select < 1,
         reach=_input_magnitude(x, len(y)),
-        notes=(*filter(None, [note]), *filter(None, ["" if targets is None else target_advice(targets)])),
+        notes=(
+            *filter(None, [note, "" if targets is None else target_advice(targets)]),
+            *remarks(held_out, chosen=raw.numbers is not None or not scales_targets(loss)),
+            *shifted,
+        ),
         rate=_test_rate(config, terms, flat, batches, theta, held_out) if tests_rate else None,
     )
 
