@@ -40,6 +40,9 @@ _PROBE_SECONDS = 0.5
 _END_SECONDS = 30.0
 """Seconds for a clean end, before the process is killed."""
 
+_CHECK_SECONDS = 60.0
+"""Seconds to read a changed file's settings."""
+
 _LONGEST_RESTART, _STEADY_SECONDS = 60.0, 60.0
 """The longest pause before a restart, and how long a process must live for pauses to begin anew."""
 
@@ -153,10 +156,13 @@ class RunProcess:
             stderr=subprocess.PIPE,
         )
         try:
-            async with asyncio.timeout(_END_SECONDS):
+            async with asyncio.timeout(_CHECK_SECONDS):
                 _, said = await process.communicate()
         except TimeoutError:
-            return f"{file.path}: its settings are not read within {_END_SECONDS:g} s"
+            return (
+                f"{file.path}: its settings were not read within {_CHECK_SECONDS:g} s; if the machine was "
+                "busy, save the file again"
+            )
         finally:
             if process.returncode is None:
                 process.kill()

@@ -18,7 +18,7 @@ from edgeflock.shared.settings.config import parse
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not is_so():
             await asyncio.sleep(0.01)
 

@@ -214,7 +214,7 @@ async def test_an_end_behind_unread_bytes_is_seen(
     async with scene(tmp_path, answers=False) as here:
         _, writer = await asyncio.open_connection("127.0.0.1", here.port, limit=1 << 10)
         writer.write(request("/v1/runs/a/v1/session"))
-        while not here.forwarded:
+        while not (here.forwarded and here.writers):
             await asyncio.sleep(0.01)
         (one,) = here.forwarded
         assert one._far_side is not None
