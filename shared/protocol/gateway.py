@@ -10,7 +10,7 @@ A mark is how far a gateway has received the model: a leader's life and the numb
 
 from typing import NamedTuple, get_args
 
-GATEWAY = 4
+GATEWAY = 5
 """The version of the gateway protocol; any other version is refused."""
 
 LIFE = 16
