@@ -115,7 +115,7 @@ class Side:
         arguments = ["--server", self.url, "--name", name, "--data", uri, "--backend", "torch"]
         for setting in (
             f"buffer={self.directory / name}.sqlite",
-            f"quarantine={self.directory / name}.jsonl",
+            f"directory={self.directory}",
             "batch_min=1",
         ):
             arguments += ["--set", f"client.{setting}"]
