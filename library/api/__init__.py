@@ -8,7 +8,6 @@
     model        Model: a torch module with its loss
     graphs       Graphs: a model in ONNX
     data         data in memory as a data set, and dealing them out
-    methods      AdaComp, Buffered, Adam and others: methods to coordinate and to step
     functions, named, opening    helpers: functions to call, objects for names, a context in a thread
 
 library/__init__.py exports these names. The commands use them too. The package may import emulation, results,

@@ -46,7 +46,7 @@ def split_metrics(metrics: Metrics, caller: str) -> tuple[list[str], dict[str, C
 
 _TABLES: Tables = {
     **CHOICES,
-    **{f"{end}.indices": INDEX_CODINGS for end in ("compression", "downlink")},
+    "compression.indices": INDEX_CODINGS,
     **{f"{end}.values": VALUE_CODINGS for end in ("compression", "downlink")},
 }
 
