@@ -57,7 +57,9 @@ def read_csv(path: str, options: Mapping[str, str], *, labelled: bool = True) ->
             header = [name.strip() for name in next(lines, [])]
             _check_separator(source, header)
             label, chosen = _columns(source, header, options, labelled)
-            blocks = list(_blocks(source, _numbered(lines), len(header), label, chosen, decimal == "comma"))
+            blocks = list(
+                _blocks(source, _numbered(source, lines), len(header), label, chosen, decimal == "comma")
+            )
     except FileNotFoundError as error:
         raise missing_file(source) from error
     except UnicodeDecodeError as error:
@@ -100,13 +102,20 @@ def _check_separator(source: str, header: list[str]) -> None:
             )
 
 
-def _numbered(lines: Any) -> Iterator[tuple[int, int, list[str]]]:
+def _numbered(source: str, lines: Any) -> Iterator[tuple[int, int, list[str]]]:
     """Yield (first line, last line, cells) of each row that `lines`, a csv.reader, has after this one."""
     last = lines.line_num
-    for cells in lines:
-        first, last = last + 1, lines.line_num
-        if any(cells):
-            yield first, last, cells
+    try:
+        for cells in lines:
+            first, last = last + 1, lines.line_num
+            if any(cells):
+                yield first, last, cells
+    except csv.Error as error:
+        unclosed = '; a quotation mark (") in it is not closed: remove or close it'
+        raise ConfigError(
+            f"data {source!r}: line {last + 1} is no readable CSV: {error}"
+            + unclosed * (lines.line_num > last + 1)
+        ) from error
 
 
 def _blocks(

@@ -158,6 +158,11 @@ def test_a_part_is_held_out_and_the_rest_is_dealt(tmp_path: Path) -> None:
             r'line 3 has 1 cells, and the first one 3; a quotation mark \("\) in it .* before line 5',
         ),
         (
+            HELD_OUT.replace("20,2.0,dog", '"20,2.0,dog') + "20,2.0,dog\n" * 20_000,
+            "",
+            r'line 3 is no readable CSV: field larger than .*; a quotation mark \("\) in it is not closed',
+        ),
+        (
             "mode,height,animal\non,1,cat\noff,tall,dog\n",
             "",
             "line 3: height is 'tall', not a number; .* name the columns to train on: &x=mode$",
