@@ -123,10 +123,8 @@ class Exact:
         self, theta: Entries, indices: NDArray[np.int64], base: int | None, mode: int
     ) -> Model:
         """Encode theta at `indices`, for a device that holds `base`."""
-        places, octets = (
-            sparse.encode(indices, self._layout.size, mode),
-            theta[indices].astype("<f4").tobytes(),
-        )
+        places = sparse.encode(indices, self._layout.size, mode)
+        octets = theta[indices].astype("<f4").tobytes()
         return Model(self._version, base, mode, _F32, indices.size, places, octets)
 
     def _find_changed(self, base: int) -> NDArray[np.int64]:

@@ -74,9 +74,8 @@ class Lossy:
         self._parameters = layout.parameters
         self._version = version
         self._copies = copies
-        indices = (
-            "grid" if terms.values == "scale" else "golomb"
-        )  # grid codes the signs; scale leaves them out
+        # The grid codes the signs, which scale leaves out.
+        indices = "grid" if terms.values == "scale" else "golomb"
         self._modes = sparse.CODINGS[indices].mode, values.CODINGS[terms.values].mode
         self._has_means_only = values.CODINGS[terms.values].means_only
         fraction = fraction_of(terms.select, layout)
