@@ -17,7 +17,6 @@ from edgeflock.server.connections import ConnectionLimits, Traffic
 from edgeflock.server.connections.listening import listen_on
 from edgeflock.server.coordination import Push
 from edgeflock.server.database import JournalLost, redact
-from edgeflock.server.defence import REFRESH
 from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.findings import AgreementTracker
@@ -121,7 +120,7 @@ def create_app(
             guarding.record(push, accepted)
 
         writer = Writer(engine, hub.note_round, on_update, lambda: gateways.publish())
-        guarding = GuardRunner(engine, writer, hosted.model.trusted_gradients, REFRESH, note)
+        guarding = GuardRunner(engine, writer, hosted.model.trusted_gradients, note)
         sums = None
         if config.coordination.traits.private:
             sums = SecureSums(hosted.run, config, engine, writer, note)

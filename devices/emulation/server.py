@@ -108,10 +108,10 @@ class EmulatedServer:
 
     async def wait_for_turn(self, device: int) -> None:
         """Wait while the device is outside the cohort. Raises RunComplete."""
-        while not self.engine.has_turn(device):
+        while not self.engine.eligibility.has_turn(device):
             if self.engine.published.complete:
                 raise RunComplete(self.engine.published.farewell)
-            if (farewell := self.engine.farewell(device)) is not None:
+            if (farewell := self.engine.eligibility.farewell(device)) is not None:
                 raise RunComplete(farewell)
             await self.wait_for_change()
 

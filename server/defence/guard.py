@@ -177,10 +177,10 @@ class DefenceGuard:
         """Whether the defence needs trusted directions."""
         return self._kind.trusts
 
-    def needs_refresh(self, version: int, interval: int) -> bool:
-        """Whether the trusted directions must be computed again at `version`: every `interval` updates."""
+    def needs_refresh(self, version: int) -> bool:
+        """Whether the trusted directions must be computed again at `version`: every REFRESH updates."""
         trusted = self._trusted
-        return self.needs_trusted and (trusted is None or version // interval > trusted.version // interval)
+        return self.needs_trusted and (trusted is None or version // REFRESH > trusted.version // REFRESH)
 
     @property
     def lacks_trusted(self) -> bool:

@@ -14,22 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.coordination import Apply, Coordinator, Gate, Push
-from edgeflock.server.defence import Decision, DefenceGuard, Trusted
+from edgeflock.server.defence import DefenceGuard
 from edgeflock.server.descent import Gathered, Parameters, Step
 from edgeflock.server.engine.admission import Gatekeeper, admit
+from edgeflock.server.engine.eligibility import Eligibility
 from edgeflock.server.engine.judging import Criteria, EvaluationJudge, RunLifecycle
 from edgeflock.server.engine.labels import FleetLabels
 from edgeflock.server.engine.limits import EngineLimits
 from edgeflock.server.engine.moments import FleetMoments
 from edgeflock.server.engine.outcomes import Accepted, Answer, Published, Receipts, Staged
+from edgeflock.server.engine.screening import Screening
 from edgeflock.server.engine.steering import Snapshots, Steering
 from edgeflock.server.journal import Journal
 from edgeflock.server.privacy import Participations, pack_summed
 from edgeflock.server.publication import Exact, Outlet, Publication
-from edgeflock.shared.errors import BaseExpired, ConfigError, Refused, RunComplete, StepTooLarge, Superseded
+from edgeflock.shared.errors import Refused, StepTooLarge, Superseded
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.model.start import Start
-from edgeflock.shared.protocol.frames import PrivacySpent
 from edgeflock.shared.protocol.messages import Receipt, Update
 
 _QUICK_ENTRIES = 100_000
@@ -90,11 +91,12 @@ class Engine:
         self.outlet = Outlet(publication or Exact(layout, parameters.version), layout, parameters.store)
         self.receipts = Receipts(journal)
         judge = judge or EvaluationJudge(Criteria())
-        self.participations = participations
         past_end = judge.past_end_reason(parameters.start_time)
-        if participations is not None:
-            past_end = past_end or participations.end_reason(parameters.waiting)
+        if past_end is None and participations is not None:
+            past_end = participations.end_reason(parameters.waiting)
         self._lifecycle = RunLifecycle(parameters, limits.updates, past_end)
+        self.eligibility = Eligibility(parameters, self.receipts, self._lifecycle, self.turns, participations)
+        """Which devices may take part now."""
         self._snapshots = Snapshots(
             journal, parameters, limits.snapshot_every, keep_updates=limits.keep_updates
         )
@@ -102,11 +104,10 @@ class Engine:
             journal, parameters, self._lifecycle, self._snapshots, self.outlet, judge, limits.learning_rate,
             past, self._discard_held,
         )  # fmt: skip
-        self.guard, self._past = guard, past
+        self.guard = guard
+        self.screening = Screening(guard, parameters, past)
         self._moments = FleetMoments(layout.parameters)
         self._labels = FleetLabels()
-        self._decisions: dict[Push, Decision] = {}
-        """The guard's decisions on updates that are not in the model yet."""
         self._resent: dict[Push, Push] = {}
         """Held update that was sent again -> its last copy."""
         self._discarded: list[tuple[Push, Answer]] = []
@@ -158,27 +159,11 @@ class Engine:
         self._snapshots.take_if_due()
         self._journal.commit()
         self._lifecycle.publish()
-        if self.participations is not None:
-            self._follow_participations(self.participations)
-        return [(push, self._add_model(push, answer)) for push, answer in staged.answers]
-
-    def _follow_participations(self, participations: Participations) -> None:
-        """End the run if its budget is spent, or a tree if no connected device may take part in it."""
-        if (reason := participations.end_reason(self.parameters.waiting)) is not None:
-            return self.steering.end(reason)
-        noise, present = self.parameters.noise, participations.present
-        if noise is None or noise.is_fresh or not self._lifecycle.is_open():
-            return
-        left = [device for device in present if participations.has_left(device)]
-        if left and not any(self._may_take_part(device) for device in left):
+        if (reason := self.eligibility.end_reason()) is not None:
+            self.steering.end(reason)
+        elif self.eligibility.is_tree_stuck():
             self.steering.end_tree()
-
-    def _may_take_part(self, device: int) -> bool:
-        """Whether an update of the device may count now: it has none in the present tree."""
-        if self.participations is None or not self.participations.has_left(device):
-            return self.participations is None
-        noise = self.parameters.noise
-        return noise is None or self.receipts.last_version(device) <= noise.begun
+        return [(push, self._add_model(push, answer)) for push, answer in staged.answers]
 
     def is_quick(self, pushes: Sequence[Push]) -> bool:
         """Whether `stage` takes at most a few milliseconds for this group."""
@@ -192,16 +177,14 @@ class Engine:
 
     def add_device(self, device: int) -> None:
         """A device has joined: others may have to wait for it. Idempotent."""
-        if self.participations is not None:
-            self.participations.present.add(device)
-        if self.farewell(device) is None:
+        self.eligibility.add_device(device)
+        if self.eligibility.farewell(device) is None:
             self._coordinator.add_device(device)
         self._gate.add_device(device, self.parameters.version)
 
     def remove_device(self, device: int) -> None:
         """A device has left. The next `stage` returns the answers that follow from it."""
-        if self.participations is not None:
-            self.participations.present.discard(device)
+        self.eligibility.remove_device(device)
         self._coordinator.remove_device(device)
         self._gate.remove_device(device)
 
@@ -209,25 +192,6 @@ class Engine:
     def held_updates(self) -> Mapping[int, Push]:
         """Device -> its update that waits for others."""
         return self._coordinator.held_updates
-
-    def has_turn(self, device: int) -> bool:
-        """Whether the device may be sent the model now. One outside the cohort pulls, and waits.
-
-        So does one that has taken part in the present tree of a private run.
-        """
-        turns = self.turns
-        if not self._may_take_part(device):
-            return False
-        return turns is None or (device in turns.members and not self.published.complete)
-
-    @property
-    def privacy_spent(self) -> PrivacySpent | None:
-        """What differential privacy has cost so far; None: the run has none."""
-        return None if self.participations is None else self.participations.spent
-
-    def farewell(self, device: int) -> str | None:
-        """Return why the run is over for a device, whose privacy budget is spent; None: it is not."""
-        return None if self.participations is None else self.participations.farewell(device)
 
     @property
     def due(self) -> float | None:
@@ -239,8 +203,7 @@ class Engine:
         try:
             self._offer(push, now, answers)
         except Refused as refusal:
-            if self.participations is not None and not isinstance(refusal, RunComplete):
-                self.participations.add_refused(push.device)
+            self.eligibility.record_refusal(push.device, refusal)
             answers.append((push, refusal))
 
     def _offer(self, push: Push, now: float, answers: list[tuple[Push, Answer]]) -> None:
@@ -253,13 +216,7 @@ class Engine:
         if (held := self._coordinator.find_held(push)) is not None:
             answers.append((self._replace_held(held, push), Superseded("the device sent its update again")))
             return
-        if (farewell := self.farewell(push.device)) is not None:
-            raise RunComplete(farewell)
-        if not self._may_take_part(push.device):
-            raise BaseExpired(
-                "an update of this device counts in the present steps already (privacy.tree), and a second "
-                "one would cost more privacy; pull again and wait for the answer"
-            )
+        self.eligibility.check(push.device)
         step = admit(
             update,
             self.layout,
@@ -271,11 +228,8 @@ class Engine:
             time=push.time,
         )
         step = parameters.limit(step)
-        sent, decision = step, None
-        if self.guard is not None:
-            weight = parameters.reported_weight(step)
-            decision = self.guard.decide(parameters.version, push.device, step, weight)
-            step = step.scaled(decision.share)
+        sent = step
+        step, decision = self.screening.decide(push.device, step)
         limit, rounds = self._limits.parameter, parameters.regime.rounds
         if (
             rounds
@@ -284,8 +238,7 @@ class Engine:
         ):
             raise _too_large(update, limit)
         verdict = self._coordinator.offer(push, step, now)
-        if decision is not None:
-            self._decisions[push] = decision
+        self.screening.keep(push, decision)
         is_taken = verdict is None or self._apply(verdict, answers) or rounds
         if is_taken and parameters.noise is None:
             self.observe(push, sent)
@@ -296,23 +249,22 @@ class Engine:
         touched = [parameters.changed_indices(indices) for _, indices in verdict.updates]
         if not parameters.apply(verdict.change, limit):
             for push, _ in verdict.updates:
-                self._decisions.pop(push, None)
+                self.screening.drop(push)
                 refusal = _too_large(push.update, limit, isinstance(verdict.change, Gathered))
                 answers.append((self._resent.pop(push, push), refusal))
             return False
         for version, ((push, _), indices) in enumerate(
             zip(verdict.updates, touched, strict=True), before + 1
         ):
-            update, (share, decision) = push.update, self._record_decision(version, push)
+            update, (share, reason) = push.update, self.screening.record(version, push)
+            if self.eligibility.is_private and push.summed:  # no guard judges a sum
+                reason = pack_summed(push.summed)
             facts = version, push.device, update.sequence, push.time, update.loss, update.samples
-            self._journal.add_update(*facts, push.frame, share, decision)
+            self._journal.add_update(*facts, push.frame, share, reason)
             self.receipts.add(push.device, update.sequence, version)
             self._gate.record_update(push.device, version)
-            if self.participations is not None:
-                for device in push.summed or (push.device,):
-                    self.participations.add(device)
-                    if self.farewell(device) is not None:
-                        self._coordinator.remove_device(device)
+            for device in self.eligibility.record(push):
+                self._coordinator.remove_device(device)
             self.outlet.add(indices)
             moments = self._moments.report(push.device, update.moments)
             self._labels.count(push.device)
@@ -324,19 +276,6 @@ class Engine:
             answers.append((self._resent.pop(push, push) if self._resent else push, accepted))
             self._applied.append((push, accepted))
         return True
-
-    def _record_decision(self, version: int, push: Push) -> tuple[float, bytes | None]:
-        """Return (the share that counts of the update that makes `version`, the reason for the journal).
-
-        The reason is a decision of the guard, or the devices of a sum whose participations count.
-        """
-        decision = self._decisions.pop(push, None)
-        if self.participations is not None and push.summed:  # no guard judges a sum
-            return 1.0, pack_summed(push.summed)
-        if self.guard is None or decision is None:
-            return 1.0, None
-        self.guard.add_decision(version, push.device, decision)
-        return decision.share, decision.pack()
 
     def _repeat_receipt(self, push: Push) -> Accepted:
         """Return the receipt of a resent update that is in the model. It names the same version as before."""
@@ -370,44 +309,15 @@ class Engine:
         return self.parameters.version, (self.parameters.theta if average is None else average).copy()
 
     def _add_model(self, push: Push, answer: Answer) -> Answer:
-        if isinstance(answer, Refused) or not push.update.pull or not self.has_turn(push.device):
+        if isinstance(answer, Refused) or not push.update.pull or not self.eligibility.has_turn(push.device):
             return answer
         model = self.outlet.model(push.update.base, push.update.held, push.device)
         return answer._replace(receipt=replace(answer.receipt, model=model))
 
-    # Requests of operators and hosts
-
-    def models_to_trust(self, refresh: int) -> list[tuple[int, NDArray[np.float32]]]:
-        """Return (version, a copy of theta) of the models to compute trusted directions at, in order.
-
-        They are computed each `refresh` versions. The list is empty or has the current model. The first time
-        after a restart, it has the last two at multiples of `refresh`, if the journal can make them.
-        """
-        guard, version = self.guard, self.parameters.version
-        if guard is None or not guard.needs_refresh(version, refresh):
-            return []
-        if not guard.lacks_trusted or not version or self._past is None:
-            return [self.theta()]
-        last = version - version % refresh
-        try:
-            models = [self._past(one) for one in (last - refresh, last) if one >= 0]
-        except ConfigError:  # the journal lacks the updates of this version
-            return [self.theta()]
-        return [(model.version, model.theta.copy()) for model in models]
-
-    def set_trusted(self, trusted: Trusted) -> None:
-        """Give the guard new trusted directions, which it uses from now on."""
-        assert self.guard is not None, "only a run with a guard has trusted directions"
-        self.guard.set_trusted(trusted)
-
-    def pardon(self, device: int) -> bool:
-        """Make the guard forget what it knows of a device. Return whether it knew anything."""
-        return self.guard is not None and self.guard.pardon(device)
-
     def _discard_held(self, refusal: Refused) -> None:
         """Give up all held updates. The next `stage` returns `refusal` as their answer."""
         self._discarded += [(self._resent.pop(push, push), refusal) for push in self._coordinator.discard()]
-        self._decisions.clear()
+        self.screening.drop_all()
 
     def close(self) -> None:
         """Write a snapshot and close the journal. The next start then replays no updates."""

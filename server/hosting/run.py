@@ -160,7 +160,7 @@ def open_run(
                     adapted,
                     theta,
                     evaluation,
-                    claim.engine.privacy_spent,
+                    claim.engine.eligibility.privacy_spent,
                 ),
                 callbacks=callbacks,
                 loss_reason=claim.journal.db.loss_reason,

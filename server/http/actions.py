@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 
 from aiohttp import web
 
@@ -65,8 +66,8 @@ async def resume(request: web.Request) -> web.Response:
 async def pardon(request: web.Request) -> web.Response:
     """Let the guard forget what it knows of a device, which then stands as a new one does."""
     device, _ = await _device_and_reason(request, ())
-    engine = request.app[HOST].engine
-    was_known = await request.app[WRITER].call(lambda: engine.pardon(device.id))
+    guard = request.app[HOST].engine.guard
+    was_known = guard is not None and await request.app[WRITER].call(partial(guard.pardon, device.id))
     if was_known:
         _note(request, "config", device, "pardoned: the defence begins anew with it, by an admin")
     return web.json_response({"device": device.name, "pardoned": was_known})

@@ -212,7 +212,7 @@ async def _model(request: web.Request) -> SavedModel:
 def _describe(request: web.Request, version: int, theta: NDArray[np.float32]) -> SavedModel:
     """Return the file of that version, with its last evaluation."""
     known = [one for one in request.app[EVALUATOR].history if one.version <= version]
-    spent = request.app[HOST].engine.privacy_spent
+    spent = request.app[HOST].engine.eligibility.privacy_spent
     info = replace(
         request.app[MODEL_EXPORTS].info,
         version=version,

@@ -105,7 +105,7 @@ async def get_evaluations(request: web.Request) -> web.Response:
 
 def run_status(host: RunHost, evaluator: Evaluator) -> dict[str, Any]:
     """The part of the status that every participant may read."""
-    spent = host.engine.privacy_spent
+    spent = host.engine.eligibility.privacy_spent
     return {**host.public_status(evaluator.state), "privacy": None if spent is None else spent._asdict()}
 
 

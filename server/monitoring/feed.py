@@ -134,7 +134,7 @@ class Feed:
             gateways=self._parts.gateways(),
             shards=self._parts.shards(),
             restored=host.engine.parameters.store.restorations,
-            privacy=host.engine.privacy_spent,
+            privacy=host.engine.eligibility.privacy_spent,
         )
 
     def _count_devices(self) -> tuple[int, int]:

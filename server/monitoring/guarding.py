@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,14 +34,12 @@ class GuardRunner:
         engine: Engine,
         writer: Writer,
         compute: ComputeTrusted | None,
-        refresh: int,
         note: Callable[[int, str], None],
     ) -> None:
-        """`note` is called with a device's number and what happened to it. `refresh` is in updates."""
+        """`note` is called with a device's number and what happened to it."""
         self._engine = engine
         self._writer = writer
         self._compute = compute
-        self._refresh = refresh
         self._note = note
         self._dropping: set[int] = set()
         """Devices whose last update was dropped."""
@@ -63,10 +62,10 @@ class GuardRunner:
         if guard is None or compute is None:
             return
         while True:
-            if not guard.needs_refresh(self._engine.published.version, self._refresh):
+            if not guard.needs_refresh(self._engine.published.version):
                 await asyncio.sleep(_CHECK_SECONDS)
                 continue
-            models = await self._writer.call(lambda: self._engine.models_to_trust(self._refresh))
+            models = await self._writer.call(self._engine.screening.models_to_trust)
             began = time.monotonic()
             for version, theta in models:
                 try:
@@ -74,5 +73,5 @@ class GuardRunner:
                 except Exception:  # a user's module may raise anything; the last gradient stays in use
                     log.exception("the guard's gradient at version %d failed", version)
                 else:
-                    await self._writer.call(lambda trusted=trusted: self._engine.set_trusted(trusted))  # type: ignore[misc]
+                    await self._writer.call(partial(guard.set_trusted, trusted))
             await asyncio.sleep(_CHECK_SECONDS + _REST_RATIO * (time.monotonic() - began))

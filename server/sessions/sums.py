@@ -123,7 +123,7 @@ class SecureSums:
     def _apply_for_round(self, device: int, body: bytes, answer: "asyncio.Future[SumAnswer]") -> None:
         base, keys = check_keys(self._run, body)
         self._check_base(base)
-        if (farewell := self._engine.farewell(device)) is not None:
+        if (farewell := self._engine.eligibility.farewell(device)) is not None:
             raise RunComplete(farewell)
         if not self._turns.may_contribute(device):
             raise BaseExpired("other devices take part in this round; pull again and wait for the answer")

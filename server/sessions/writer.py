@@ -118,10 +118,10 @@ class Writer:
     async def wait_for_turn(self, device: int) -> None:
         """Wait while the device is outside the cohort. Raises RunComplete, Unavailable."""
         engine = self._engine
-        while not await self.read(lambda: engine.has_turn(device)):
+        while not await self.read(lambda: engine.eligibility.has_turn(device)):
             if engine.published.complete:
                 raise RunComplete(engine.published.farewell)
-            if (farewell := engine.farewell(device)) is not None:
+            if (farewell := engine.eligibility.farewell(device)) is not None:
                 raise RunComplete(farewell)
             self._turn_events[device] = event = asyncio.Event()
             try:
@@ -223,7 +223,11 @@ class Writer:
         engine, waiting = self._engine, self._turn_events.keys()
         members = waiting if engine.turns is None else engine.turns.members & waiting
         for device in list(waiting) if engine.published.complete else list(members):
-            if engine.published.complete or engine.has_turn(device) or engine.farewell(device) is not None:
+            if (
+                engine.published.complete
+                or engine.eligibility.has_turn(device)
+                or engine.eligibility.farewell(device) is not None
+            ):
                 self._turn_events.pop(device).set()
 
     async def _commit(self, pushes: list[Push]) -> list[tuple[Push, Answer]]:

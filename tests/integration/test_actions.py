@@ -255,7 +255,7 @@ async def test_a_pardoned_device_begins_anew(tmp_path: Path) -> None:
         bad = admit(update(1, 0), LAYOUT, oldest=0, version=0, samples=1000, expansion_bytes=1 << 30)
         against = np.zeros((LAYOUT.parameters.size, 2), np.float32)
         against[bad.indices, 0] = -bad.delta / np.linalg.norm(bad.delta)
-        hosted.engine.set_trusted(Trusted(0, against))
+        guard.set_trusted(Trusted(0, against))
         acquaint(guard, 1000.0)
         async with link(hosted.port, "pi") as device:
             await device.join()

@@ -71,7 +71,7 @@ async def test_monitors_read_what_it_has_cost(tmp_path: Path) -> None:
         metrics = (await operator.get("/metrics"))[1]
         async with operator.feed() as frames:
             overview = (await frames.next()).overview
-    spent = hosted.engine.privacy_spent
+    spent = hosted.engine.eligibility.privacy_spent
     assert spent is not None
     assert known["privacy"] == spent._asdict()
     assert overview.privacy == spent

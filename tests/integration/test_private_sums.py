@@ -321,7 +321,7 @@ async def test_with_differential_privacy_devices_clip_and_their_budgets_end(tmp_
         )
         assert np.linalg.norm(theta - initial_theta(LAYOUT.size)) <= 2
         assert replay(hosted.journal, LAYOUT).theta.tobytes() == theta.tobytes()
-        spent = hosted.engine.privacy_spent
+        spent = hosted.engine.eligibility.privacy_spent
         assert spent is not None
         assert spent.participations == 2
         assert "its privacy budget is spent" in (hosted.engine.published.end_reason or "")
@@ -332,7 +332,7 @@ async def test_with_differential_privacy_devices_clip_and_their_budgets_end(tmp_
         assert np.isnan(update.loss)  # no round is for the ranges, and no vector has a loss
     assert [sum(one.step == SumStep.MASKED for one in line.sent) for line in lines] == [2] * 4
     async with hosting(tmp_path, *settings, admin_token=ADMIN) as again, operating(again.port) as operator:
-        assert again.engine.privacy_spent == spent
+        assert again.engine.eligibility.privacy_spent == spent
         known = json.loads((await operator.get("/v1/status"))[1])
         metrics = (await operator.get("/metrics"))[1]
     assert known["privacy"] == spent._asdict()

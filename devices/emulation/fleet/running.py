@@ -24,7 +24,6 @@ from edgeflock.devices.emulation.server import EmulatedServer
 from edgeflock.devices.emulation.session import ClassTotals
 from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.coordination import Push
-from edgeflock.server.defence import REFRESH
 from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.welcome import welcome
 from edgeflock.server.hosting import trusting
@@ -241,11 +240,12 @@ class _FleetRun:
 
     def _refresh_trusted(self) -> None:
         """Give the engine's defence its trusted gradients, and refresh them when they are due."""
-        if self._trusted is None:
+        guard = self._engine.guard
+        if self._trusted is None or guard is None:
             return
         began = time.process_time()
-        for version, theta in self._engine.models_to_trust(REFRESH):
-            self._engine.set_trusted(self._trusted(version, theta))
+        for version, theta in self._engine.screening.models_to_trust():
+            guard.set_trusted(self._trusted(version, theta))
         self._evaluation_s += time.process_time() - began
 
     def _on_commit(self) -> None:

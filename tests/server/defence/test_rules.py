@@ -394,14 +394,14 @@ def test_a_guard_is_what_the_journal_has_of_its_decisions() -> None:
 def test_it_wants_to_know_anew_each_so_many_updates() -> None:
     guard = DefenceGuard("score")
     assert guard.lacks_trusted
-    assert guard.needs_refresh(0, 100)
+    assert guard.needs_refresh(0)
     guard.set_trusted(Trusted(107, np.ones((4, 2), np.float32)))
-    assert (guard.needs_refresh(199, 100), guard.needs_refresh(200, 100), guard.lacks_trusted) == (
+    assert (guard.needs_refresh(119), guard.needs_refresh(120), guard.lacks_trusted) == (
         False,
         True,
         False,
     )
-    assert not DefenceGuard("clip").needs_refresh(1000, 100)
+    assert not DefenceGuard("clip").needs_refresh(1000)
 
 
 def test_no_finite_number_makes_a_standing_none_at_all() -> None:

@@ -52,6 +52,11 @@ def opened(
         yield journal, open_engine(journal, layout, config)
 
 
+def trust(engine: Engine, trusted: Trusted) -> None:
+    assert engine.guard is not None
+    engine.guard.set_trusted(trusted)
+
+
 def took(engine: Engine, device: int, update: Update) -> Accepted:
     push = Push(device, float(update.sequence), update, wire.encode(update))
     ((_, answer),) = engine.commit([push])
@@ -78,7 +83,7 @@ def test_a_replay_comes_to_the_same_bits(name: str, mode: str, tmp_path: Path) -
     for _ in range(2):
         with opened(tmp_path, mode, *SETTINGS[name], "journal.snapshot_every=7") as (journal, engine):
             if mode == "score":
-                engine.set_trusted(Trusted(0, UNIT))
+                trust(engine, Trusted(0, UNIT))
                 acquaint(engine.guard)
             for number in range(33):
                 push(engine, 1 + number % 3)
@@ -115,8 +120,8 @@ def test_a_restart_in_the_middle_changes_no_decision(name: str, tmp_path: Path) 
             with opened(directory, "score", *settings) as (journal, engine):
                 look = Looking()
                 for number in range(first, end):
-                    for version, model in engine.models_to_trust(6):
-                        engine.set_trusted(look(version, model))
+                    for version, model in engine.screening.models_to_trust():
+                        trust(engine, look(version, model))
                     device, turned = 1 + number % 3, number % 3 == 2 and number > 120
                     pull = engine.parameters.theta - 1 + random.standard_normal(LAYOUT.size)
                     where = np.flatnonzero(random.random(LAYOUT.size) < 0.4)
@@ -156,7 +161,7 @@ def _step(update: Update) -> Step:
 def test_what_is_dropped_has_a_receipt_and_changes_nothing(tmp_path: Path) -> None:
     """Not even running statistics; and sent again it gets the same receipt, and is not counted again."""
     with opened(tmp_path, "score", layout=NORMED) as (journal, engine):
-        engine.set_trusted(Trusted(0, UNIT))
+        trust(engine, Trusted(0, UNIT))
         acquaint(engine.guard, norm=2.0)
         before = engine.parameters.theta.copy()
         update = with_statistics(sparse_update(1, 0, {3: -1.0, 5: -2.0}), [9.0] * 6)
@@ -184,7 +189,7 @@ def test_what_is_cut_short_does_not_move_statistics(tmp_path: Path) -> None:
 
 def test_a_round_of_dropped_updates_alone_ends_and_changes_nothing(tmp_path: Path) -> None:
     with opened(tmp_path, "score", *SETTINGS["rounds"], layout=NORMED) as (journal, engine):
-        engine.set_trusted(Trusted(0, UNIT))
+        trust(engine, Trusted(0, UNIT))
         acquaint(engine.guard)
         before = engine.parameters.theta.tobytes()
         answers = []

@@ -24,9 +24,7 @@ def test_it_is_told_once_that_updates_count_nothing_and_that_they_count_again(tm
     told: list[tuple[int, str]] = []
     journal, engine = plain_engine(tmp_path)
     with closing(journal):
-        guarding = GuardRunner(
-            engine, Writer(engine), None, 20, lambda device, text: told.append((device, text))
-        )
+        guarding = GuardRunner(engine, Writer(engine), None, lambda device, text: told.append((device, text)))
         for sequence, (device, share) in enumerate(((1, 0.0), (1, 0.0), (2, 0.5), (1, 0.2), (2, 0.0)), 1):
             made = Accepted(Receipt(sequence, sequence, None), 0, share)
             guarding.record(push(device, sparse_update(sequence, 0, {0: 1.0})), made)
@@ -44,7 +42,7 @@ def test_nobody_is_blamed_for_an_update_that_could_not_count(tmp_path: Path) -> 
     with closing(Journal(tmp_path / "journal.sqlite", durable=False)) as journal:
         journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
         engine = open_engine(journal, LAYOUT, settings)
-        guarding = GuardRunner(engine, Writer(engine), None, 20, lambda *news: told.append(news))
+        guarding = GuardRunner(engine, Writer(engine), None, lambda *news: told.append(news))
         for name in "abcdefgh":
             engine.device_id(name)
         shares = []
@@ -74,10 +72,10 @@ async def test_the_engine_gets_a_gradient_and_one_that_fails_stops_nothing(tmp_p
         journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
         engine = open_engine(journal, LAYOUT, settings)
         writer = Writer(engine)
-        guarding = GuardRunner(engine, writer, look, 1, lambda device, text: None)
+        guarding = GuardRunner(engine, writer, look, lambda device, text: None)
         assert engine.guard is not None
         running = [asyncio.create_task(one()) for one in (writer.run, guarding.run)]
-        while engine.guard.needs_refresh(0, 1):
+        while engine.guard.needs_refresh(0):
             await asyncio.sleep(0.01)
         running[1].cancel()
         writer.stop()

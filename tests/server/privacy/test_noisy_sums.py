@@ -92,11 +92,12 @@ def test_kill_9_repeats_no_noise_and_forgets_no_participation(tmp_path: Path) ->
         journal, again = begin(copy_as_killed(tmp_path / "whole", tmp_path / f"killed{number}"))
         np.testing.assert_array_equal(again.parameters.theta, whole.parameters.theta)
         np.testing.assert_array_equal(replay(journal, LAYOUT).theta, whole.parameters.theta)
-        assert again.privacy_spent == whole.privacy_spent
+        assert again.eligibility.privacy_spent == whole.eligibility.privacy_spent
         again.abandon()
     assert len({one.tobytes() for one in steps}) == 6
-    assert whole.privacy_spent is not None
-    assert (whole.privacy_spent.participations, whole.privacy_spent.unit) == (6, "device")
+    spent = whole.eligibility.privacy_spent
+    assert spent is not None
+    assert (spent.participations, spent.unit) == (6, "device")
 
     # Another history after a restart: a round that no journal has gets noise of its own.
     _, again = begin(copy_as_killed(tmp_path / "whole", tmp_path / "other"))
@@ -115,8 +116,8 @@ def test_dropped_records_keep_their_participations(tmp_path: Path) -> None:
     journal.drop_frames(3)
     engine.close()
     _, again = begin(tmp_path)
-    assert again.privacy_spent is not None
-    assert again.privacy_spent.participations == 3
+    assert again.eligibility.privacy_spent is not None
+    assert again.eligibility.privacy_spent.participations == 3
 
 
 def test_devices_of_sums_spend_their_budgets_and_the_run_ends(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_devices_of_sums_spend_their_budgets_and_the_run_ends(tmp_path: Path) ->
         engine.add_device(device)
     send(engine, {1: 0.3}, 1, 2, 3)
     send(engine, {1: 0.3}, 1, 2, 4)
-    assert [engine.farewell(device) is None for device in (1, 2, 3, 4, SUM)] == [
+    assert [engine.eligibility.farewell(device) is None for device in (1, 2, 3, 4, SUM)] == [
         False,
         False,
         True,
@@ -147,7 +148,7 @@ def test_who_drops_out_spends_nothing(tmp_path: Path, devices: tuple[int, ...]) 
     for device in (1, 2, 3, 4, 5, 6):
         engine.add_device(device)
     send(engine, {1: 0.3}, *devices)
-    spent = [device for device in range(1, 7) if engine.farewell(device) is not None]
+    spent = [device for device in range(1, 7) if engine.eligibility.farewell(device) is not None]
     assert spent == list(devices)
 
 
@@ -165,6 +166,6 @@ def test_decisions_of_a_defence_are_no_devices(tmp_path: Path) -> None:
         _, engine = begin_any(tmp_path, settings=settings)
         for device in (1, 2):
             send_alone(engine, device, sequence, gradient(device))
-        assert engine.privacy_spent is not None
-        assert engine.privacy_spent.participations == sequence
+        assert engine.eligibility.privacy_spent is not None
+        assert engine.eligibility.privacy_spent.participations == sequence
         engine.close()

@@ -105,13 +105,13 @@ def test_a_device_takes_part_once_in_a_tree(tmp_path: Path) -> None:
     for device in range(1, 6):
         engine.add_device(device)
     send(engine, 1, 1, gradient(1))
-    assert not engine.has_turn(1)
+    assert not engine.eligibility.has_turn(1)
     refusal = send(engine, 1, 2, gradient(1))
     assert isinstance(refusal, BaseExpired)
     assert "counts in the present steps already (privacy.tree)" in str(refusal)
     for device in (2, 3, 4):
         send(engine, device, 1, gradient(device))
-    assert engine.has_turn(1)
+    assert engine.eligibility.has_turn(1)
     assert isinstance(send(engine, 1, 2, gradient(1)), Receipt)
 
 
@@ -122,9 +122,10 @@ def test_a_tree_ends_early_if_every_connected_device_has_taken_part(tmp_path: Pa
     for device in (1, 2, 3):
         send(engine, device, 1, gradient(device))
     assert [turn.kind for turn in journal.regimes()] == ["settings", "tree"]
-    assert [engine.has_turn(device) for device in (1, 2, 3)] == [True, True, False]  # 3 waits for a step
+    turns = [engine.eligibility.has_turn(device) for device in (1, 2, 3)]
+    assert turns == [True, True, False]  # 3 waits for a step
     send(engine, 1, 2, gradient(1))
-    assert [engine.has_turn(device) for device in (1, 2, 3)] == [False, True, False]
+    assert [engine.eligibility.has_turn(device) for device in (1, 2, 3)] == [False, True, False]
     copy = copy_as_killed(tmp_path, tmp_path / "copy")
     _, again = begin(copy, "privacy.tree=16")
     np.testing.assert_array_equal(again.parameters.theta, engine.parameters.theta)
@@ -190,14 +191,13 @@ def test_late_updates_cost_privacy_where_examples_are_hidden_from_the_server(tmp
         send(engine, device, 1, gradient(device))
     late = push(3, dense_update(1, 0, gradient(3)))
     assert isinstance(commit(engine, [late])[0], BaseExpired)
-    assert engine.participations is not None
-    assert engine.participations.has_left(3)
+    assert engine.eligibility.farewell(3) is None
     assert isinstance(commit(engine, [late])[0], BaseExpired)
-    assert not engine.participations.has_left(3)
-    assert engine.privacy_spent is not None
-    assert engine.privacy_spent.participations == 2
+    assert engine.eligibility.farewell(3) is not None
+    assert engine.eligibility.privacy_spent is not None
+    assert engine.eligibility.privacy_spent.participations == 2
     assert isinstance(send(engine, 3, 1, gradient(3)), RunComplete)
-    assert engine.privacy_spent.participations == 2
+    assert engine.eligibility.privacy_spent.participations == 2
 
 
 def test_the_noise_of_a_run_does_not_change(tmp_path: Path) -> None:
