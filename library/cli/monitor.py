@@ -25,8 +25,6 @@ def status(
     url: Url = None,
     token: Token = None,
     token_file: TokenFile = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat it while the run goes on.")] = False,
-    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds of --watch's pauses.")] = 2.0,
     device: Annotated[str | None, typer.Option(help="One device, with its recent updates.")] = None,
     label: Annotated[
         list[str] | None,
@@ -37,13 +35,11 @@ def status(
 ) -> None:
     """Show how a server's run is doing: everything that `edgeflock top` shows."""
     server, secret = connection_of(url, token, token_file, set_)
-    from edgeflock.operations.status import show_status, watch_status
+    from edgeflock.operations.status import show_status
     from edgeflock.operations.text import show_device
 
     if device is not None:
         show_device(server, secret, device, as_json=json)
-    elif watch:
-        watch_status(server, secret, interval, as_json=json, labels=label or ())
     else:
         show_status(server, secret, as_json=json, labels=label or ())
 

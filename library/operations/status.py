@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -14,7 +13,6 @@ from rich.text import Text
 
 from edgeflock.operations.runs import print_runs
 from edgeflock.operations.text import first_state
-from edgeflock.shared.errors import ConfigError, EdgeflockError, Refused
 from edgeflock.shared.numbers import loss, size
 from edgeflock.shared.protocol.frames import PrivacySpent, worst_class
 from edgeflock.shared.protocol.shown import labels_text
@@ -52,36 +50,6 @@ def show_status(server: str, token: str, *, as_json: bool, labels: Iterable[str]
         print(json.dumps(fields))
     else:
         print_status(_console(), fields)
-
-
-def watch_status(
-    server: str, token: str, interval: float, *, as_json: bool, labels: Iterable[str] = ()
-) -> None:
-    """Print the state as show_status does, every `interval` seconds, until an interrupt.
-
-    A server that is away is named once and asked again. It ends with a server whose run was over.
-    """
-    state, away = None, ""
-    while True:
-        try:
-            fields = with_labels(asyncio.run(status(server, token, feed=as_json)), labels)
-        except EdgeflockError as error:
-            if state in (None, "finished") or isinstance(error, ConfigError | Refused):
-                raise
-            if away != str(error):
-                away = str(error)
-                print(f"edgeflock: {away}; trying again every {interval:g} s", file=sys.stderr, flush=True)
-        else:
-            state, away = fields.get("state", "several runs"), ""
-            if as_json:
-                print(json.dumps(fields), flush=True)
-            else:
-                console = _console()
-                if console.is_terminal:
-                    console.clear()
-                print_status(console, fields)
-                print(flush=True)
-        time.sleep(interval)
 
 
 def _console() -> Console:

@@ -32,7 +32,7 @@ def show(options: TopOptions) -> None:
         if stream is None or not stream.isatty()
     ]
     if missing:
-        remedy = "" if options.replay else "; `edgeflock status --watch` prints a run without one"
+        remedy = "" if options.replay else "; `edgeflock status` prints a run without one"
         raise ConfigError(f"top needs a terminal, and there is none on standard {', '.join(missing)}{remedy}")
     from edgeflock.tui.screen import Top, preferences
 

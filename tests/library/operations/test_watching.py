@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,22 +25,11 @@ from tests.tui.runs import frames, state
 from tests.tui.server import serving
 
 
-async def run(*arguments: str | Path, until_line: bool = False) -> str:
-    """What `edgeflock ...` prints, in a process of its own; only its first line with `until_line`."""
-    if not until_line:
-        ended = await asyncio.to_thread(edgeflock, *map(str, arguments))
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
-    command = [sys.executable, "-m", "edgeflock", *map(str, arguments)]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    async with asyncio.timeout(300):
-        line = await process.stdout.readline()
-    process.terminate()
-    await process.communicate()
-    return line.decode()
+async def run(*arguments: str | Path) -> str:
+    """What `edgeflock ...` prints, in a process of its own."""
+    ended = await asyncio.to_thread(edgeflock, *map(str, arguments))
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 @pytest.mark.slow
@@ -58,8 +46,6 @@ async def test_status_as_json_has_what_the_screen_has(tmp_path: Path) -> None:
         assert told["feed"]["overview"]["version"] == 1
         assert [row["name"] for row in told["feed"]["devices"]] == ["pi-1"]
         assert told["feed"]["events"][0]["kind"] == "joined"
-        watching = json.loads(await run("status", url, token, "--watch", "--json", until_line=True))
-        assert watching["feed"]["overview"]["staleness"] == told["feed"]["overview"]["staleness"]
         alone = json.loads(await run("status", url, token, "--device", "pi-1", "--json"))
         assert alone["device"]["updates"] == 1
         assert len(alone["history"]) == 1
