@@ -88,7 +88,7 @@ def create_app(
 
     adapted, shape = hosted.model.adapted, hosted.model.input
     info = info_of(config.model, hosted.run, hosted.engine.layout, shape, hosted.description, adapted)
-    app[keys.MODEL_EXPORTS] = ModelExports(info, hosted.model.data)
+    app[keys.MODEL_EXPORTS] = ModelExports(info)
 
     async def run(app: web.Application) -> AsyncIterator[None]:
         engine = hosted.engine

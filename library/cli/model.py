@@ -36,7 +36,6 @@ class ModelFormat(StrEnum):
 
     safetensors = "safetensors"
     onnx = "onnx"
-    int8_onnx = "int8-onnx"
     peft = "peft"
 
 
@@ -48,9 +47,7 @@ def pull(
     ] = "last",
     format: Annotated[
         ModelFormat,
-        typer.Option(
-            help="safetensors: for torch; onnx: for any runtime; int8-onnx: smaller; peft: adapters."
-        ),
+        typer.Option(help="safetensors: for torch; onnx: for any runtime; peft: adapters."),
     ] = ModelFormat.safetensors,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="PATH", help="The file; else model.FORMAT here.")
@@ -63,8 +60,7 @@ def pull(
     """Fetch a run's model as a file, with a model card in Markdown next to it.
 
     `edgeflock predict` takes each of the files, except adapters. Those of a run with model.lora are merged
-    into the weights of the other formats; peft writes a folder that the package of that name loads. The
-    accuracy of int8-onnx is measured by the server on its held-out data.
+    into the weights of the other formats; peft writes a folder that the package of that name loads.
     """
     server, secret = connection_of(url, token, token_file, set_)
     import asyncio
@@ -76,13 +72,10 @@ def pull(
     if json:
         print_json({
             "path": str(done.path), "card": str(done.card), "version": done.version,
-            "bytes": done.octets, "scores": done.scores,
+            "bytes": done.octets,
         })  # fmt: skip
         return
     print(f"{done.path}: version {done.version:,}, {size(done.octets)}; its card is {done.card}")
-    for precision, scores in done.scores.items():
-        for name, value in scores.items():
-            print(f"{name} on held-out data as {precision}: {value:.4g}")
 
 
 def predict(

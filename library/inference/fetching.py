@@ -16,16 +16,13 @@ from edgeflock.shared.protocol.frames import PrivacySpent
 from edgeflock.shared.settings.modes import traits_of
 from edgeflock.tui.sources import FeedClient
 
-Scores = Mapping[str, Mapping[str, float]]
-"""Precision -> its scores on held-out data, by name."""
 
-
-def card(info: ModelInfo, status: Mapping[str, Any], file: str, scores: Scores) -> str:
+def card(info: ModelInfo, status: Mapping[str, Any], file: str) -> str:
     """Return the card of a model in `file`. `status` is /v1/status; a device's token gives a part of it."""
-    return "\n".join(_lines(info, status, file, scores)) + "\n"
+    return "\n".join(_lines(info, status, file)) + "\n"
 
 
-def _lines(info: ModelInfo, status: Mapping[str, Any], file: str, scores: Scores) -> Iterator[str]:
+def _lines(info: ModelInfo, status: Mapping[str, Any], file: str) -> Iterator[str]:
     yield f"# {info.model}"
     yield ""
     yield f"`{file}`: version {info.version:,} of run `{info.run}`, trained with Edgeflock."
@@ -41,7 +38,7 @@ def _lines(info: ModelInfo, status: Mapping[str, Any], file: str, scores: Scores
         },
     )
     yield from _table("Data", _data(info))
-    yield from _table("How good it is", _metrics(info, scores))
+    yield from _table("How good it is", _metrics(info))
     yield from _table("Differential privacy", _privacy(info))
     if "devices" not in status:
         yield "A viewer's or an admin's token adds fleet, traffic, defence and privacy to this card."
@@ -81,7 +78,7 @@ def _data(info: ModelInfo) -> dict[str, str]:
     return {name: text for name, text in found.items() if text}
 
 
-def _metrics(info: ModelInfo, scores: Scores) -> dict[str, str]:
+def _metrics(info: ModelInfo) -> dict[str, str]:
     found = {}
     if info.evaluation is not None:
         names = {"loss": info.evaluation.get("loss"), "accuracy": info.evaluation.get("accuracy")}
@@ -89,8 +86,6 @@ def _metrics(info: ModelInfo, scores: Scores) -> dict[str, str]:
         for name, value in {**names, **(info.evaluation.get("metrics") or {})}.items():
             if value is not None:
                 found[f"{name}, {at}"] = f"{value:.4g}"
-    for precision, values in scores.items():
-        found |= {f"{name} of this file's {precision} weights": f"{x:.4g}" for name, x in values.items()}
     return found or {"held-out data": "none: the run does not evaluate its model"}
 
 
@@ -148,7 +143,6 @@ FORMATS = {
     "safetensors": ("/v1/model.safetensors", {}, "model.safetensors"),
     "onnx": ("/v1/model.onnx", {}, "model.onnx"),
     "peft": ("/v1/model.safetensors", {"part": "adapters"}, "model-peft"),
-    "int8-onnx": ("/v1/model.onnx", {"precision": "int8"}, "model-int8.onnx"),
 }
 """Format -> (route, parameters, the usual name of the file)."""
 
@@ -163,8 +157,6 @@ class Fetched(NamedTuple):
     card: Path
     version: int
     octets: int
-    scores: Scores
-    """Of int8-onnx: precision -> its scores on held-out data."""
 
 
 async def fetch_model(server: str, token: str, version: str, format: str, out: Path | None) -> Fetched:
@@ -181,9 +173,8 @@ async def fetch_model(server: str, token: str, version: str, format: str, out: P
     wanted = {"version": version, **parameters}
     async with client.send("GET", route, params=wanted, seconds=_SECONDS) as response:
         octets = await response.read()
-        scores: Scores = json.loads(response.headers.get("X-Edgeflock-Scores", "{}"))
     status: dict[str, Any] = await client.request("GET", "/v1/status")
-    info = describe(octets, "onnx" if "onnx" in format else "safetensors", path.name)
+    info = describe(octets, "onnx" if format == "onnx" else "safetensors", path.name)
     files, described = {path: octets}, path.with_suffix(".md")
     if format == "peft":
         files = {path / name: content for name, content in _peft_folder(octets, info).items()}
@@ -192,10 +183,10 @@ async def fetch_model(server: str, token: str, version: str, format: str, out: P
         for file, content in files.items():
             file.parent.mkdir(exist_ok=True)
             write_atomically(file, content, 0o666)
-        write_atomically(described, card(info, status, path.name, scores).encode(), 0o666)
+        write_atomically(described, card(info, status, path.name).encode(), 0o666)
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from error
-    return Fetched(path, described, info.version, len(octets), scores)
+    return Fetched(path, described, info.version, len(octets))
 
 
 def _peft_folder(octets: bytes, info: ModelInfo) -> dict[str, bytes]:

@@ -21,7 +21,7 @@ from edgeflock.server.http.bodies import (
 from edgeflock.server.http.callers import caller_of
 from edgeflock.server.http.keys import CONNECTION, EVALUATOR, GRAPHS, HOST, MODEL_EXPORTS, WRITER
 from edgeflock.server.http.middleware import charge
-from edgeflock.server.http.roles import ADMIN, DEVICE, GRAPH, VIEWER, allows
+from edgeflock.server.http.roles import ADMIN, DEVICE, GRAPH, allows
 from edgeflock.server.ledger import BASE, FIRST_MODEL
 from edgeflock.server.monitoring.best_model import BEST, summary
 from edgeflock.shared.artifacts import digest_of, safetensors_file
@@ -141,18 +141,7 @@ async def get_safetensors(request: web.Request) -> web.StreamResponse:
 @routes.get("/v1/model.onnx")
 @allows(GRAPH)
 async def get_onnx(request: web.Request) -> web.StreamResponse:
-    """The model's forward pass with its weights as ONNX.
-
-    version as for safetensors. precision=float32 (the default) or int8, which is evaluated on held-out data
-    (X-Edgeflock-Scores).
-    """
-    precision = request.query.get("precision", "float32")
-    if precision not in ("float32", "int8"):
-        return problem(400, "bad-precision", f"precision={precision!r:.40} must be float32 or int8")
-    if precision == "int8" and caller_of(request).role not in VIEWER.roles:
-        return problem(
-            403, "forbidden", "precision=int8 is computed for a viewer's or an admin's token alone"
-        )
+    """The model's forward pass with its weights as ONNX. version as for safetensors."""
     host = request.app[HOST]
     if host.terms.personal is not None:
         reason = (
@@ -160,17 +149,16 @@ async def get_onnx(request: web.Request) -> web.StreamResponse:
         )
         return problem(422, "not-exportable", reason)
     model = await _model(request)
-    headers = _headers(request, model, precision)
+    headers = _headers(request, model, "onnx")
     try:
         graph = await request.app[GRAPHS].get("evaluation" if host.adapted is None else "merged")
-        made = request.app[MODEL_EXPORTS].onnx(model, graph.octets, int8=precision == "int8")
-        octets, scores = await made
+        octets = await request.app[MODEL_EXPORTS].onnx(model, graph.octets)
     except ImportError as error:
         return problem(422, "not-exportable", f"an ONNX file needs {error.name}: {install_command('server')}")
     except (NotExportable, BadGraph) as error:
         return problem(422, "not-exportable", str(error))
     charge(request, len(octets))
-    return octets_response(octets, 200, {**headers, **scores})
+    return octets_response(octets, 200, headers)
 
 
 async def _model(request: web.Request) -> SavedModel:

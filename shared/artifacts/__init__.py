@@ -8,4 +8,4 @@
 docs/use-the-model.md describes the files. The files need their libraries.
 """
 
-from edgeflock.shared.artifacts.info import ModelInfo, Predictions, digest_of, interpret, score
+from edgeflock.shared.artifacts.info import ModelInfo, Predictions, digest_of, interpret

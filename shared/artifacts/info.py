@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.errors import BadGraph, ConfigError, Malformed
 from edgeflock.shared.graphs.writing import metadata_of
 from edgeflock.shared.model.description import Description
@@ -210,21 +209,3 @@ def _are_numbers(loss: str) -> bool:
 def _softmax(outputs: NDArray[np.float32]) -> NDArray[np.float32]:
     powers = np.exp(outputs.astype(np.float64) - outputs.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), np.float32)
-
-
-def score(outputs: NDArray[np.float32], y: NDArray[np.generic], info: ModelInfo) -> dict[str, float]:
-    """Compare outputs with targets y [n, ...], as the run's data have them.
-
-    Returns {"accuracy": 0 to 1} of classes, {"error": the root mean square error in the targets' units} of
-    numbers, {} of other outputs.
-    """
-    if y.dtype.kind == "i" and outputs.ndim == y.ndim + 1:
-        counts = y != IGNORED
-        return {"accuracy": float((outputs.argmax(axis=1) == y)[counts].mean())} if counts.any() else {}
-    if outputs.size != y.size:
-        return {}
-    found, wanted = outputs.ravel().astype(np.float64), y.ravel().astype(np.float64)
-    if info.loss == "bce":
-        return {"accuracy": float(((found > 0) == (wanted > 0.5)).mean())}
-    deviation = info.data.target[1] if info.data is not None and info.data.target else 1.0
-    return {"error": float(deviation * np.sqrt(np.square(found - wanted).mean()))}

@@ -84,14 +84,13 @@ def encode(info: ModelInfo, evaluation: bytes, theta: NDArray[np.float32]) -> by
     return write(graph, replace(info, digest=digest_of(theta)).metadata())
 
 
-def load(model: Path | bytes, threads: int = 0) -> tuple[ModelInfo, Outputs]:
-    """Return the description of a model, and the function that computes it. `threads` of 0: all cores.
+def load(model: Path | bytes) -> tuple[ModelInfo, Outputs]:
+    """Return the description of a model, and the function that computes it.
 
     Raises ConfigError if the file cannot be loaded, or has no description.
     """
     name = str(model) if isinstance(model, Path) else "the model"
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
     options.log_severity_level = 4  # errors are also raised
     try:
         octets = model.read_bytes() if isinstance(model, Path) else model

@@ -69,9 +69,6 @@ async def test_each_format_predicts_as_the_run_does(tmp_path: Path) -> None:
             files.append(done.path)
             assert done.version == 150
             assert "## Traffic" in done.card.read_text()
-            assert ("int8" in done.scores) == (format == "int8-onnx")
-        assert done.scores["int8"]["accuracy"] > 0.9
-        assert done.scores["float32"]["accuracy"] > 0.9
         best = await fetch_model(server.url, token, "best", "safetensors", tmp_path / "best.safetensors")
         early = await fetch_model(server.url, token, "40", "onnx", tmp_path / "early.onnx")
         assert best.version <= 150
@@ -122,12 +119,11 @@ async def test_the_command_writes_a_file_and_says_what_it_is(tmp_path: Path) -> 
             "--token-file",
             str(server.admin_token),
             "--format",
-            "int8-onnx",
+            "onnx",
         )
         said = await asyncio.to_thread(edgeflock, *arguments, cwd=tmp_path)
         assert said.returncode == 0, said.stderr
-        assert "model-int8.onnx: version 150" in said.stdout
-        assert "accuracy on held-out data as int8: " in said.stdout
+        assert "model.onnx: version 150" in said.stdout
         said = await asyncio.to_thread(edgeflock, *arguments, "--json", cwd=tmp_path)
         assert json.loads(said.stdout)["version"] == 150
 
@@ -148,13 +144,10 @@ async def test_an_earlier_version_is_for_admins(tmp_path: Path) -> None:
             url = f"{hosted.url}/v1/model.safetensors?version={version}"
             async with http.get(url, headers=headers) as response:
                 assert response.status == status, (version, await response.text())
-        async with http.get(f"{hosted.url}/v1/model.onnx?precision=int4", headers=headers) as response:
-            assert response.status == 400
         headers = {"Authorization": f"Bearer {hosted.enrol('pi').credential}"}
         for path, status in (
             ("safetensors", 200),
             ("safetensors?version=0", 403),
-            ("onnx?precision=int8", 403),
         ):
             async with http.get(f"{hosted.url}/v1/model.{path}", headers=headers) as response:
                 assert response.status == status, (path, await response.text())

@@ -68,10 +68,9 @@ def test_a_card_says_what_is_known_and_keeps_to_its_tables() -> None:
     data = Description(("a|b", "<script>\n"), (0.0, 0.0), (1.0, 1.0), ("yes", "no"))
     layout = Layout.from_shapes([("w", (3, 2))])
     info = ModelInfo(model="m:M", layout=layout, run="r", version=1234, loss="cross_entropy", data=data)
-    text = card(info, {}, "model.onnx", {"int8": {"accuracy": 0.5}})
+    text = card(info, {}, "model.onnx")
     assert "version 1,234 of run `r`" in text
     assert "| columns | a\\|b, &lt;script> " in text
-    assert "| accuracy of this file's int8 weights | 0.5 |" in text
     assert "A viewer's or an admin's token adds" in text
     for line in text.splitlines():
         assert not line.startswith("|") or line.replace("\\|", "").count("|") == 3, line
@@ -88,4 +87,4 @@ def test_a_card_says_whether_the_server_saw_single_updates(mode: str, told: str)
         "ingress": 0,
         "egress": 0,
     }
-    assert f"| secure aggregation | {told}" in card(info, status, "model.safetensors", {})
+    assert f"| secure aggregation | {told}" in card(info, status, "model.safetensors")

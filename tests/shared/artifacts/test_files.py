@@ -13,7 +13,6 @@ from torch import nn
 
 from edgeflock.api.graphs import Graphs, export_graphs
 from edgeflock.server.training_graph.export import export_model
-from edgeflock.server.training_graph.quantization import quantized
 from edgeflock.shared.artifacts import ModelInfo, digest_of, onnx_file, safetensors_file
 from edgeflock.shared.artifacts.info import describe, with_tensors
 from edgeflock.shared.artifacts.onnx_file import inference_of
@@ -132,20 +131,6 @@ def test_onnx_computes_what_torch_does(module: str, x: object) -> None:
 @cache
 def digits() -> Graphs:
     return export_graphs("edgeflock.client.zoo:DigitsCNN", "cross_entropy", None, "digits:")
-
-
-@pytest.mark.slow
-def test_eight_bits_are_smaller_and_near() -> None:
-    graphs = digits()
-    flat = FlatModule("edgeflock.client.zoo:DigitsCNN", "cross_entropy")
-    info = replace(INFO, layout=flat.layout)
-    whole = onnx_file.encode(info, graphs.evaluation, flat.theta())
-    small = quantized(whole)
-    assert len(small) < len(whole) / 3
-    (read, near), (_, exact) = onnx_file.load(small), onnx_file.load(whole)
-    assert read == replace(info, digest=digest_of(flat.theta()))
-    x = np.random.default_rng(0).random((7, 1, 8, 8), np.float32)
-    np.testing.assert_allclose(near(x), exact(x), atol=0.02)
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeflock.shared.artifacts import ModelInfo, interpret, score
+from edgeflock.shared.artifacts import ModelInfo, interpret
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description
 from edgeflock.shared.model.layout import Layout
@@ -59,16 +59,3 @@ def test_a_yes_has_a_probability() -> None:
 def test_outputs_of_another_model_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"the model's output is \[3\], and its run has 2 classes"):
         interpret(LOGITS, replace(INFO, data=Description(labels=("a", "b"))))
-
-
-def test_scores_are_the_accuracy_or_the_error() -> None:
-    assert score(LOGITS, np.array([0, 1]), INFO) == {"accuracy": 0.5}
-    assert score(LOGITS, np.array([0, -100]), INFO) == {"accuracy": 1.0}, "-100 is no class"
-    assert score(LOGITS, np.array([-100, -100]), INFO) == {}
-    numbers = replace(INFO, loss="mse", data=Description(numbers=True, target=(100.0, 10.0)))
-    outputs, y = np.array([[1.0], [2.0]], np.float32), np.array([1.0, 4.0], np.float32)
-    assert score(outputs, y, numbers)["error"] == pytest.approx(10 * np.sqrt(2))
-    assert score(
-        np.array([[1.0], [-1.0]], np.float32), np.array([[1.0], [1.0]], np.float32), replace(INFO, loss="bce")
-    ) == {"accuracy": 0.5}
-    assert score(outputs, np.zeros((2, 3), np.float32), numbers) == {}
