@@ -61,8 +61,8 @@ class Row:
 
     def job(self, seed: int, out: Path) -> Job:
         """Its run. The folder is named by the settings that are not the defaults."""
-        told = self.file.model_dump_json(exclude={"client"}, exclude_defaults=True) + repr(self.how)
-        folder = out / f"{self.name} {sha256(told.encode()).hexdigest()[:8]}"
+        reported = self.file.model_dump_json(exclude={"client"}, exclude_defaults=True) + repr(self.how)
+        folder = out / f"{self.name} {sha256(reported.encode()).hexdigest()[:8]}"
         if self.how is None:
             return Job(self.name, self.file, seed, folder, self.until)
         return Simulation(self.name, self.file, seed, folder, self.until, self.how)

@@ -186,10 +186,10 @@ async def main(asked: argparse.Namespace) -> None:
     while time.monotonic() < ends:
         await asyncio.sleep(1)
         waits, counts.waits = sorted(counts.waits), []
-        told = {"pushed": counts.pushed, "receipts": counts.receipts, "refused": counts.refused}
-        told |= {"up": counts.up, "down": counts.down, "entries": counts.entries}
+        reported = {"pushed": counts.pushed, "receipts": counts.receipts, "refused": counts.refused}
+        reported |= {"up": counts.up, "down": counts.down, "entries": counts.entries}
         tail = {"p50": waits[len(waits) // 2], "p99": waits[len(waits) * 99 // 100]} if waits else {}
-        print(json.dumps({**told, "lost": counts.lost, **tail}), flush=True)
+        print(json.dumps({**reported, "lost": counts.lost, **tail}), flush=True)
     for task in training:
         task.cancel()
 

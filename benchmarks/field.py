@@ -94,7 +94,7 @@ class Side:
         self.sent: list[list[float]] = [[] for _ in NAMES]
         """When each good sample was."""
         self.broken: Counter[str] = Counter()
-        self.told: list[dict[str, Any]] = [{} for _ in NAMES]
+        self.reported: list[dict[str, Any]] = [{} for _ in NAMES]
         """What each client told last."""
         self.gone: list[Counter[str]] = [Counter() for _ in NAMES]
         """What those that were killed had told."""
@@ -143,19 +143,19 @@ class Side:
     async def look(self) -> None:
         """What the clients tell by now."""
         for device, status in enumerate(await status_of(FeedClient(self.url, ""), NAMES)):
-            told = status["telemetry"]
-            if SampleAccount.from_facts(told) is not None:
-                self.told[device] = told
-            if (accuracy := told.get("stream_accuracy")) is not None:
+            reported = status["telemetry"]
+            if SampleAccount.from_facts(reported) is not None:
+                self.reported[device] = reported
+            if (accuracy := reported.get("stream_accuracy")) is not None:
                 self.accuracies.append(accuracy)
 
     async def kill_client(self, device: int) -> None:
         began = time.time()
         await self.clients[device].kill()
-        account = SampleAccount.from_facts(self.told[device])
+        account = SampleAccount.from_facts(self.reported[device])
         if account is not None:
             self.gone[device].update(account.facts())
-        self.told[device] = {}
+        self.reported[device] = {}
         await asyncio.sleep(AWAY)
         await self.clients[device].start()
         self.outages.append((began, time.time(), device))
@@ -336,11 +336,14 @@ def report(side: Side) -> dict[str, Any]:
     """What became of the samples, and how the model did on them before it had trained on them."""
     trained, updates = journaled(side)
     kept = Counter[str]()
-    for told, before in zip(side.told, side.gone, strict=True):
+    for reported, before in zip(side.reported, side.gone, strict=True):
         kept.update(
-            {name: before[name] + int(told.get(name, 0)) for name in ("drops", "quarantined", "duplicates")}
+            {
+                name: before[name] + int(reported.get(name, 0))
+                for name in ("drops", "quarantined", "duplicates")
+            }
         )
-    left = sum(int(told.get("left", 0)) for told in side.told)
+    left = sum(int(reported.get("left", 0)) for reported in side.reported)
     published, broken = sum(map(len, side.sent)), sum(side.broken.values())
     gap = gaps(side, updates, recovery=RECOVERY)
     return {

@@ -100,8 +100,8 @@ async def run(prepared: PreparedFleet, is_wrong: bool, seed: int) -> tuple[str, 
                     async with http.get(f"{url}/v1/status") as answer:
                         status = await answer.json()
                     began = began or (time.time() if status["version"] else 0.0)
-                    for told in status["findings"] if began else ():
-                        one = Finding(**told)
+                    for reported in status["findings"] if began else ():
+                        one = Finding(**reported)
                         found.setdefault((one.kind, one.device), one._replace(since=one.since - began))
                     if is_wrong and ("disagrees", f"pi-{chosen}") in found:
                         break

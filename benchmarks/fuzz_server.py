@@ -101,7 +101,7 @@ def watched(found: list[str]) -> Iterator[None]:
 
     handler = Handler(logging.ERROR)
     logging.getLogger().addHandler(handler)
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: found.append(str(told)))
+    asyncio.get_running_loop().set_exception_handler(lambda _, reported: found.append(str(reported)))
     try:
         yield
     finally:

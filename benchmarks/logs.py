@@ -75,8 +75,10 @@ def main() -> None:
             for group in GROUPS:
                 for kind in kinds:
                     rates[kind][group].append(rows_a_second(opened[kind], group, asked.bytes, asked.seconds))
-    told = {kind: {n: round(statistics.median(many)) for n, many in by.items()} for kind, by in rates.items()}
-    print(json.dumps(told))
+    reported = {
+        kind: {n: round(statistics.median(many)) for n, many in by.items()} for kind, by in rates.items()
+    }
+    print(json.dumps(reported))
 
 
 if __name__ == "__main__":

@@ -270,10 +270,10 @@ class Processes:
     def privacy(self) -> str:
         """What the server says of its privacy budget, and how many sums its journal has."""
         server = f"http://127.0.0.1:{self.port}"
-        told = subprocess.run(
+        reported = subprocess.run(
             [sys.executable, "-m", "edgeflock", "status", server], capture_output=True, text=True, check=True
         )
-        lines = [line for line in told.stdout.splitlines() if "epsilon" in line] or ["no noise"]
+        lines = [line for line in reported.stdout.splitlines() if "epsilon" in line] or ["no noise"]
         return f"{lines[0]}; {self.versions()} sums in the journal"
 
     def _sets(self, settings: Sequence[str]) -> list[str]:

@@ -121,8 +121,8 @@ class Crowd:
         line = one.stdout.readline()
         if not line:
             raise RuntimeError("devices did not connect; they say why on stderr")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        reported: dict[str, Any] = json.loads(line)
+        return reported
 
     def end(self) -> None:
         for one in self._processes:
@@ -180,7 +180,7 @@ def reach(devices: int, gateways: int, period: float, seconds: float, *, tls: bo
         leader = stack.enter_context(leading(*(LOSSY if pull else ()), tls=tls and not gateways))
         lines = [stack.enter_context(gateway(leader[0], tls=tls)) for _ in range(gateways)]
         processes = {"leader": leader[1], **{f"gateway {n}": one for n, (_, one) in enumerate(lines, 1)}}
-        told = _asker(leader[0], tls=tls and not gateways)
+        reported = _asker(leader[0], tls=tls and not gateways)
         time.sleep(1)  # gateways take up the model
         empty = {name: one.memory_info().rss // 10**6 for name, one in processes.items()}
         idle, began = _cpu(processes), time.monotonic()
@@ -189,7 +189,7 @@ def reach(devices: int, gateways: int, period: float, seconds: float, *, tls: bo
         connected = crowd.connected()
         joined, joining = time.monotonic() - began, _cpu(processes)
         print(f"{connected:,} devices are connected", file=sys.stderr, flush=True)
-        counted = told()
+        counted = reported()
         rss: dict[str, list[int]] = {name: [] for name in processes}
         seen: list[_Second] = []
         while (counts := crowd.counts()) is not None:
@@ -201,7 +201,7 @@ def reach(devices: int, gateways: int, period: float, seconds: float, *, tls: bo
             if len(seen) % 10 == 1:
                 for name, one in processes.items():
                     rss[name].append(one.memory_info().rss // 10**6)
-        now, first, middle, end = told(), seen[0], seen[len(seen) // 2], seen[-1]
+        now, first, middle, end = reported(), seen[0], seen[len(seen) // 2], seen[-1]
         elapsed, late = end.time - first.time, max(1, end.receipts - middle.receipts)
         updates = max(1, now["updates"] - counted["updates"])
         moved = {"up": (end.up - middle.up) / late, "down": (end.down - middle.down) / late}

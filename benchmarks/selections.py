@@ -168,8 +168,8 @@ def markdown(summary: dict[str, Any]) -> str:
             at = one["at"][f"{accuracy:.2f}"]
             cells = [_shown(cost, at[cost]) if at else "-" for cost in COSTS]
             ends = [percent(fmean(one["accuracy"][which])) for which in ("best", "last", "last_five")]
-            told = [name, one["setting"], str(len(one["seeds"])), *cells, *ends]
-            lines.append(f"| {' | '.join(told)} |")
+            reported = [name, one["setting"], str(len(one["seeds"])), *cells, *ends]
+            lines.append(f"| {' | '.join(reported)} |")
     return "\n".join([*lines, ""])
 
 

@@ -154,8 +154,8 @@ def _serve(pipe: Connection, size: int, shards: int, entries: int) -> None:
         server = Server(Path(directory), size, shards, entries)
         pipe.send("ready")
         while (asked := pipe.recv()) is not None:
-            name, *told = asked
-            pipe.send(getattr(server, name)(*told))
+            name, *reported = asked
+            pipe.send(getattr(server, name)(*reported))
         server.claim.__exit__(None, None, None)
         pipe.send("over")
 

@@ -130,10 +130,10 @@ def server_of(settings: dict[str, object]) -> Iterator[int]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            told = process.stdout.readline()
-            if not told:
+            reported = process.stdout.readline()
+            if not reported:
                 raise SystemExit("the server did not start")
-            yield int(json.loads(told)["url"].rpartition(":")[2])
+            yield int(json.loads(reported)["url"].rpartition(":")[2])
         finally:
             process.terminate()
 

@@ -101,9 +101,9 @@ class Tab:
             if message.get("id") == self._number:
                 return message
 
-    def _note(self, told: dict[str, Any]) -> None:
-        parameters = told.get("params", {})
-        match told.get("method"):
+    def _note(self, reported: dict[str, Any]) -> None:
+        parameters = reported.get("params", {})
+        match reported.get("method"):
             case "Runtime.exceptionThrown":
                 self.errors.append(json.dumps(parameters["exceptionDetails"]))
             case "Log.entryAdded" if parameters["entry"]["level"] == "error":
@@ -166,9 +166,9 @@ async def browser(folder: Path, *arguments: str, trusting: bool = True) -> Async
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
-        told = folder / "DevToolsActivePort"
+        reported = folder / "DevToolsActivePort"
         async with asyncio.timeout(SECONDS):
-            while not (told.exists() and len(lines := told.read_text().splitlines()) == 2):
+            while not (reported.exists() and len(lines := reported.read_text().splitlines()) == 2):
                 await asyncio.sleep(0.05)
         async with aiohttp.ClientSession() as http:
             yield Browser(http, f"http://127.0.0.1:{lines[0]}", process.pid)

@@ -95,11 +95,11 @@ async def firefox(folder: Path) -> AsyncIterator[FirefoxTab]:
     rest = None
     try:
         async with asyncio.timeout(SECONDS):
-            while not (told := re.search(rb"BiDi listening on (\S+)", await process.stderr.readline())):
+            while not (reported := re.search(rb"BiDi listening on (\S+)", await process.stderr.readline())):
                 assert process.returncode is None
         rest = asyncio.create_task(process.stderr.read())
         async with aiohttp.ClientSession() as http:
-            async with http.ws_connect(f"{told[1].decode()}/session", max_msg_size=0) as socket:
+            async with http.ws_connect(f"{reported[1].decode()}/session", max_msg_size=0) as socket:
                 tab = FirefoxTab(socket)
                 await tab.begin()
                 yield tab

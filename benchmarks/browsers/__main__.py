@@ -60,8 +60,8 @@ async def fleet(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         seconds = time.monotonic() - began
         for seat in seats:  # each has sent what it had under way
             assert seat.tab is not None
-            await until(seat.tab, "told.updates > 0 || told.ended")
-        last = [await seat.told() for seat in seats]
+            await until(seat.tab, "reported.updates > 0 || reported.ended")
+        last = [await seat.reported() for seat in seats]
         receipts = sum(seat.receipts + one["updates"] for seat, one in zip(seats, last, strict=True))
         for seat in seats:
             assert seat.tab is not None
@@ -94,32 +94,32 @@ async def lasting(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]
         seat = Seat(running, url, token, part, 1)
         await seat.sit()
         assert (tab := seat.tab) is not None
-        await until(tab, f"told.updates > {WARM}")
+        await until(tab, f"reported.updates > {WARM}")
         await tab.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
         await tab.call("Network.disable")  # the browser would remember what it has loaded
         page = renderer(running.pid)
-        ends, before = time.monotonic() + 60 * arguments.minutes, (await seat.told(), seconds_of(page))
+        ends, before = time.monotonic() + 60 * arguments.minutes, (await seat.reported(), seconds_of(page))
         while time.monotonic() < ends:
             await asyncio.sleep(20)
             await tab.call("HeapProfiler.collectGarbage", session=tab.workers[-1])
             heap = await tab.call("Runtime.getHeapUsage", session=tab.workers[-1])
             octets = page.memory_full_info().uss, heap["usedSize"], heap["backingStorageSize"]
             samples.append(dict(zip(KINDS, (round(one / 2**20, 1) for one in octets), strict=True)))
-            print((await seat.told())["updates"], samples[-1], file=sys.stderr)
-        told = await seat.told()
-        cost = (seconds_of(page) - before[1]) / (told["updates"] - before[0]["updates"])
+            print((await seat.reported())["updates"], samples[-1], file=sys.stderr)
+        reported = await seat.reported()
+        cost = (seconds_of(page) - before[1]) / (reported["updates"] - before[0]["updates"])
         await seat.die("close")
         async with native(folder, url, token, "native", part) as device:
             of_native = await cost_of_native(folder, device)
     third = len(samples) // 3
     return {
-        "updates": told["updates"],
+        "updates": reported["updates"],
         "mib_in_the_first_and_last_third": {
             kind: [round(statistics.mean(one[kind] for one in some), 1) for some in thirds]
             for kind in KINDS
             if (thirds := (samples[:third], samples[-third:]))
         },
-        "step_ms": milliseconds(told["seconds"]),
+        "step_ms": milliseconds(reported["seconds"]),
         "core_ms_an_update": {"tab": round(1000 * cost, 2), "native": round(1000 * of_native, 2)},
     }
 
@@ -155,10 +155,10 @@ async def visits(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
             counts.update(up=0, down=0)
             await seat.sit()
             assert seat.tab is not None
-            await until(seat.tab, "told.updates > 0", 0.05)
-            at_first, updates = dict(counts), (await seat.told())["updates"]
-            await until(seat.tab, "told.updates >= 300")
-            done = (await seat.told())["updates"] - updates
+            await until(seat.tab, "reported.updates > 0", 0.05)
+            at_first, updates = dict(counts), (await seat.reported())["updates"]
+            await until(seat.tab, "reported.updates >= 300")
+            done = (await seat.reported())["updates"] - updates
             each = {way: round((counts[way] - at_first[way]) / done) for way in counts}
             found[visit] = {"until_it_trains": at_first, "each_update": each}
             await seat.die("close")

@@ -22,14 +22,14 @@ SCRIPT = """
         x: Float32Array.from(octets("%(x)s"), (pixel) => pixel / 255),
         y: Int32Array.from(octets("%(y)s")), shape: [1, 28, 28],
     };
-    window.told = {updates: 0, seconds: [], state: "", ended: null};
+    window.reported = {updates: 0, seconds: [], state: "", ended: null};
     const onEvent = (event) => {
-        if (event.kind === "state") told.state = event.state;
-        if (event.kind === "ended") told.ended = `${event.why}: ${event.reason}`;
+        if (event.kind === "state") reported.state = event.state;
+        if (event.kind === "ended") reported.ended = `${event.why}: ${event.reason}`;
         if (event.kind === "step") {
-            told.updates = event.updates;
-            told.seconds.push(event.seconds);
-            if (told.seconds.length > 500) told.seconds.shift();
+            reported.updates = event.updates;
+            reported.seconds.push(event.seconds);
+            if (reported.seconds.length > 500) reported.seconds.shift();
         }
     };
     window.device = new WorkerDevice({
@@ -90,15 +90,15 @@ class Seat:
         await self.tab.run(SCRIPT % self.given)
         return found
 
-    async def told(self) -> dict[str, Any]:
+    async def reported(self) -> dict[str, Any]:
         assert self.tab is not None
-        found: dict[str, Any] = await self.tab.run("told")
+        found: dict[str, Any] = await self.tab.run("reported")
         return found
 
     async def die(self, how: str) -> None:
         """Close the tab, crash its process, or only have it leave its page."""
         assert self.tab is not None
-        self.receipts += (await self.told())["updates"]
+        self.receipts += (await self.reported())["updates"]
         if how == "reload":
             return
         with suppress(Exception):  # it does not answer any more

@@ -182,9 +182,9 @@ def describe() -> str:
     ]
     for name, section in defaults:
         lines += [f"[{name}]  # {type(section).__doc__}"]
-        told = descriptions(type(section))
+        texts = descriptions(type(section))
         for key, value in section:
-            lines.append(f"# {key} = {_toml(value)}" + (f"  # {told[key]}" if key in told else ""))
+            lines.append(f"# {key} = {_toml(value)}" + (f"  # {texts[key]}" if key in texts else ""))
         lines.append("")
     return "\n".join(lines)
 

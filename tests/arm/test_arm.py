@@ -60,9 +60,9 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        told = [word for setting in self._settings for word in ("--set", setting)]
+        reported = [word for setting in self._settings for word in ("--set", setting)]
         with self._log.open("ab") as log:
-            command = [sys.executable, "-m", "edgeflock", "server", *told]
+            command = [sys.executable, "-m", "edgeflock", "server", *reported]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         before = self.log().count("To watch and act")
         until(lambda: self.log().count("To watch and act") > before, self.log)
@@ -261,10 +261,10 @@ def test_a_pi_trains_on_a_stream(pi: Pi, tmp_path: Path) -> None:
             client.start()
             until(lambda: client.code() is not None, client.log)
             assert client.code() == 0, client.log()
-        told = server.device()["telemetry"]
-        assert told["came"] >= told["trained"] > 0
+        reported = server.device()["telemetry"]
+        assert reported["came"] >= reported["trained"] > 0
         assert server.status()["version"] == 40
-        print(json.dumps(told, indent=1), client.log()[-1500:])
+        print(json.dumps(reported, indent=1), client.log()[-1500:])
 
 
 def test_a_pi_is_left_as_it_was(pi: Pi) -> None:

@@ -80,12 +80,12 @@ def test_a_raspberry_pi(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [("throttled=0x50005\n", 1), ("throttled=0x50000\n", 0), ("throttled=0x0\n", 0), ("error=1\n", None)],
 )
-def test_a_raspberry_pi_of_an_older_kernel(tmp_path: Path, told: str, expected: int | None) -> None:
+def test_a_raspberry_pi_of_an_older_kernel(tmp_path: Path, reported: str, expected: int | None) -> None:
     root = tree(tmp_path, IDLE, {name: text for name, text in PI_4.items() if "hwmon1" not in name})
-    assert health(root, told).get("undervoltage") == expected
+    assert health(root, reported).get("undervoltage") == expected
 
 
 def test_a_jetson(tmp_path: Path) -> None:

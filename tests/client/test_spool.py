@@ -74,7 +74,7 @@ def test_any_byte_that_changed_is_noticed(tmp_path: Path, kept: Update) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         b"",
         msgpack.packb(7),
@@ -88,9 +88,9 @@ def test_any_byte_that_changed_is_noticed(tmp_path: Path, kept: Update) -> None:
     ids=["nothing", "number", "short", "format", "a pull", "no bytes", "nested", "too long"],
 )
 def test_what_was_made_by_others_is_none(
-    told: bytes, tmp_path: Path, kept: Update, caplog: pytest.LogCaptureFixture
+    reported: bytes, tmp_path: Path, kept: Update, caplog: pytest.LogCaptureFixture
 ) -> None:
-    the_file(tmp_path).write_bytes(hashlib.sha256(told).digest() + told)
+    the_file(tmp_path).write_bytes(hashlib.sha256(reported).digest() + reported)
     assert found(tmp_path) is None
     assert len(caplog.records) == 1
     assert list(tmp_path.iterdir()) == []

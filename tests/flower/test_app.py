@@ -148,9 +148,9 @@ async def test_an_app_evaluates_where_the_run_asks_for_it(tmp_path: Path) -> Non
         await client(server, app)
         (device,) = server._active.app[HOST].registry.devices.values()
         facts, known = dict(device.statistics.telemetry), server._active.app
-        told = status(known[HOST], known[EVALUATOR], (), (), 0.0)
+        reported = status(known[HOST], known[EVALUATOR], (), (), 0.0)
     # Each evaluation is reported with its update.
-    assert told["on_devices"] == {"by-mod": 1.0, "eval_loss": 3.0, "num-examples": 30}
+    assert reported["on_devices"] == {"by-mod": 1.0, "eval_loss": 3.0, "num-examples": 30}
     assert facts["train.by-mod"] == 1, "the app's mods are applied"
     assert facts["train.num-examples"] == 40
     assert "train.grid" not in facts
@@ -260,11 +260,11 @@ async def test_who_has_no_app_is_told_of_the_way(tmp_path: Path) -> None:
 
 
 def test_devices_evaluations_count_by_their_examples() -> None:
-    told: list[dict[str, str | int | float]] = [
+    reported: list[dict[str, str | int | float]] = [
         {"eval.loss": 1.0, "eval.num-examples": 10, "cpu": 3},
         {"eval.loss": 2.0, "eval.acc": 0.5, "eval.num-examples": 30},
         {"eval.loss": 9.0},
         {"train.loss": 9.0},
     ]
-    assert combine_evaluations(told) == {"loss": 1.75, "acc": 0.5, "num-examples": 40}
+    assert combine_evaluations(reported) == {"loss": 1.75, "acc": 0.5, "num-examples": 40}
     assert combine_evaluations([{"cpu": 3}]) is None

@@ -25,7 +25,7 @@ Kind = type[AsyncAdaComp] | type[ScaDLES] | type[FedAvg]
 both = pytest.mark.parametrize("kind", [AsyncAdaComp, ScaDLES])
 
 
-def told(grid: FakeGrid, node: int) -> list[dict[str, object]]:
+def reported(grid: FakeGrid, node: int) -> list[dict[str, object]]:
     """Let an app join that notes the configs it is sent: these."""
     configs: list[dict[str, object]] = []
 
@@ -59,7 +59,7 @@ def halving(kind: Kind) -> Kind:
 @pytest.mark.parametrize("kind", [FedAvg, AsyncAdaComp, ScaDLES])
 def test_a_schedule_goes_by_rounds_however_long_they_take(clock: Clock, kind: Kind) -> None:
     grid = FakeGrid(clock)
-    seen = told(grid, 1), told(grid, 2)
+    seen = reported(grid, 1), reported(grid, 2)
     config = ConfigRecord({"lr": 0.8})
     halving(kind)(fraction_evaluate=0.0).start(grid, record(PLAIN), 7, train_config=config)
     expected = [0.8, 0.8, 0.4, 0.4, 0.4, 0.2, 0.2]
@@ -69,8 +69,8 @@ def test_a_schedule_goes_by_rounds_however_long_they_take(clock: Clock, kind: Ki
 
 
 def test_a_schedule_is_where_it_was_after_a_restart(grid: FakeGrid, tmp_path: Path) -> None:
-    seen = told(grid, 1)
-    told(grid, 2)
+    seen = reported(grid, 1)
+    reported(grid, 2)
     for rounds in (4, 7):
         strategy = halving(ScaDLES)(checkpoint=tmp_path, fraction_evaluate=0.0)  # type: ignore[call-arg]
         strategy.start(grid, record(PLAIN), rounds, train_config=ConfigRecord({"lr": 0.8}))

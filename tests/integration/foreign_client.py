@@ -173,8 +173,8 @@ async def join(port: int, secret: str, name: str, key: bytes, before: bytes = b"
         device.writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + octets)
         head, _, answer = (await device.reader.read()).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 "), answer
-    told = json.loads(answer)
-    return told["credential"], unlettered(told["realm"])
+    reported = json.loads(answer)
+    return reported["credential"], unlettered(reported["realm"])
 
 
 @asynccontextmanager
@@ -334,13 +334,13 @@ class Grid:
         return int(truth)
 
     def number(self, x: int, limit: int) -> int:
-        told = f"{x + 1:b}"
+        reported = f"{x + 1:b}"
         n = 1
-        while n < len(f"{limit + 1:b}") and self.decide(32768, n < len(told)):
+        while n < len(f"{limit + 1:b}") and self.decide(32768, n < len(reported)):
             n += 1
         bits = "1"
         for i in range(1, n):
-            bits += str(self.decide(32768, told[i : i + 1] == "1"))
+            bits += str(self.decide(32768, reported[i : i + 1] == "1"))
         return int(bits, 2) - 1
 
     def flags(self, truth: Sequence[int], length: int, ones: int) -> list[int]:
@@ -422,11 +422,11 @@ class Grid:
         of_rows: list[int],
         of_columns: list[int],
     ) -> dict[tuple[int, int], bool]:
-        told: list[int] = []
+        reported: list[int] = []
         for row in range(rows):
-            told += [1] * sum(row == r for r, _ in mine) + [0]
+            reported += [1] * sum(row == r for r, _ in mine) + [0]
         in_row, row = [0] * rows, 0
-        for slot in self.lines(told[:-1], rows + k - 1, k, of_rows, True):
+        for slot in self.lines(reported[:-1], rows + k - 1, k, of_rows, True):
             in_row[row] += slot
             row += 1 - slot
         widest = max(in_row)

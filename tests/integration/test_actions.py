@@ -199,7 +199,7 @@ async def test_every_action_is_an_event_and_in_the_log(
             await admin.post("/v1/learning_rate", {"value": 1})
             await admin.post("/v1/checkpoint")
         events, missed = hosted.hub.events.list_from(0)
-    told = [(event.kind, event.device, event.text) for event in events]
+    reported = [(event.kind, event.device, event.text) for event in events]
     assert missed == 0
     for action in (
         ("paused", "pi", "by an admin: hot?[2J"),
@@ -208,7 +208,7 @@ async def test_every_action_is_an_event_and_in_the_log(
         ("config", None, f"learning rate {ADAFACTOR_RATE:g} -> 1 from version 0 on, by an admin"),
         ("checkpoint", None, "version 0, by an admin"),
     ):
-        assert action in told
+        assert action in reported
         assert any(action[0] in record.message for record in caplog.records)
 
 

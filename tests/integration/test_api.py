@@ -203,9 +203,9 @@ async def test_status_tells_what_devices_told_last(tmp_path: Path) -> None:
             await one.push(replace(update(2, 0), facts=stream))
             await one.push(update(3, 0))
             status = await fetch_status(hosted)
-            told, nothing = (device["telemetry"] for device in status["devices"])
-            assert told.pop("mood") == stream.pop("mood")
-            assert told == pytest.approx(stream)
+            reported, nothing = (device["telemetry"] for device in status["devices"])
+            assert reported.pop("mood") == stream.pop("mood")
+            assert reported == pytest.approx(stream)
             assert nothing == {}
             table = printed(status)
             assert table["device"][-9:] == [

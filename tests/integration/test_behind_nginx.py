@@ -79,8 +79,8 @@ async def test_who_guesses_behind_it_locks_nobody_out(tmp_path: Path) -> None:
             async with http.post(f"{url}/v1/login", json={"token": token}, headers=headers) as answer:
                 return answer.status
 
-        told = [await log_in("guess", f"192.0.2.{number}") for number in range(ATTEMPTS + 1)]
-        assert told == [401] * ATTEMPTS + [429], "an address that a client says it has is not believed"
+        reported = [await log_in("guess", f"192.0.2.{number}") for number in range(ATTEMPTS + 1)]
+        assert reported == [401] * ATTEMPTS + [429], "an address that a client says it has is not believed"
         assert await log_in(ADMIN, "192.0.2.99") == 200
 
 

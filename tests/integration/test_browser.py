@@ -219,12 +219,12 @@ async def test_gateways_and_shards_are_on_the_page(tmp_path: Path) -> None:
             ({"restored": 3}, "Shards are being made again from the journal; made again 3 times"),
             ({}, ""),
         ):
-            told = await tab.run(
+            reported = await tab.run(
                 "import('/assets/parts.js').then(({ Parts }) => { const one = new Parts();"
                 f" one.render({json.dumps(overview)}); document.body.append(one.element);"
                 " const text = one.element.innerText; one.element.remove(); return text; })"
             )
-            assert told.strip().startswith(words)
+            assert reported.strip().startswith(words)
         await tab.looks(360, 740)
         await tab.until("document.documentElement.scrollWidth <= 360")  # once it is laid out anew
 
@@ -245,7 +245,7 @@ async def test_findings_are_a_line_each_that_unfolds(tmp_path: Path) -> None:
         await tab.go(hosted.url)
         await shown(tab, "live")
         # All at once, so that no frame of the server's comes in between.
-        told = await tab.run(
+        reported = await tab.run(
             "Promise.all(['msgpack', 'state', 'findings', 'fleet']"
             ".map((name) => import(`/assets/${name}.js`)))"
             ".then(([{ decode }, { reduce, state }, { Findings }, { Fleet }]) => {"
@@ -262,15 +262,15 @@ async def test_findings_are_a_line_each_that_unfolds(tmp_path: Path) -> None:
             " return { folded, open, said, alone, hidden: all.element.hidden,"
             "   fleet: fleet.element.innerText }; })"
         )
-        assert 0 < told["folded"][0] < 60
-        assert told["folded"][1:] == [0, 0, 0]
-        assert all(0 < high < 60 for high in told["open"])
-        assert "+5 more" in told["said"]
-        assert "and 2 more that are less grave" in told["said"]
-        assert "more" not in told["alone"]
-        assert told["hidden"]
-        assert "\u25b2 pi5-3" in told["fleet"], "the worst that is wrong with it"
-        assert "\u25cb pi5" not in told["fleet"]
+        assert 0 < reported["folded"][0] < 60
+        assert reported["folded"][1:] == [0, 0, 0]
+        assert all(0 < high < 60 for high in reported["open"])
+        assert "+5 more" in reported["said"]
+        assert "and 2 more that are less grave" in reported["said"]
+        assert "more" not in reported["alone"]
+        assert reported["hidden"]
+        assert "\u25b2 pi5-3" in reported["fleet"], "the worst that is wrong with it"
+        assert "\u25cb pi5" not in reported["fleet"]
         assert await tab.run("document.title") != "taken"
 
 

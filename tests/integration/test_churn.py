@@ -36,12 +36,12 @@ def never_spinning(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _until_closed(device: Device) -> int:
     """Read on, as a device would, until the server closes; with which code, 0 if without one."""
     try:
-        while (told := await device.receive())[0] == BINARY:
+        while (reported := await device.receive())[0] == BINARY:
             pass
     except (asyncio.IncompleteReadError, ConnectionError):
         return 0
-    device.send(told[1][:2], 8)
-    return int.from_bytes(told[1][:2], "big")
+    device.send(reported[1][:2], 8)
+    return int.from_bytes(reported[1][:2], "big")
 
 
 @pytest.mark.usefixtures("never_spinning")

@@ -184,22 +184,22 @@ async def test_nobody_gets_through_the_handshake_without_one(tmp_path: Path) -> 
 
 async def test_another_key_comes_with_another_certificate(tmp_path: Path) -> None:
     async with demanding(tmp_path, "devices") as hosted:
-        told: list[ClientIdentity] = []
+        reported: list[ClientIdentity] = []
         first = await joined(hosted, "pi")
         async with Link(
-            hosted.url, first, link(0).conversation.hello, Random(0), on_renewed=told.append
+            hosted.url, first, link(0).conversation.hello, Random(0), on_renewed=reported.append
         ) as device:
             await device.join()
             with closing(Register(tmp_path)) as command:
                 command.rotate("pi")
-            while not told:
+            while not reported:
                 await device.pull(None)
                 await asyncio.sleep(0.01)
             await device.join()
-        assert told[0].certificate not in ("", first.certificate)
-        async with of(hosted, told[0]) as device:
+        assert reported[0].certificate not in ("", first.certificate)
+        async with of(hosted, reported[0]) as device:
             await device.join()
-        async with of(hosted, replace(told[0], certificate=first.certificate, key=first.key)) as device:
+        async with of(hosted, replace(reported[0], certificate=first.certificate, key=first.key)) as device:
             with pytest.raises((Refused, ConfigError)):
                 await device.join()
 

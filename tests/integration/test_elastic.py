@@ -153,8 +153,8 @@ async def test_alpha_is_no_learning_rate_that_operators_change(tmp_path: Path) -
     settings = (*ELASTIC, "end.updates=30")
     async with hosting(tmp_path, *settings, admin_token=ADMIN) as hosted, operating(hosted.port) as admin:
         assert hosted.engine.parameters.regime.learning_rate == 0.2
-        status, told = await admin.post("/v1/learning_rate", {"value": 0.5})
-        assert (status, told["code"]) == (409, "no-learning-rate")
+        status, reported = await admin.post("/v1/learning_rate", {"value": 0.5})
+        assert (status, reported["code"]) == (409, "no-learning-rate")
         assert hosted.engine.parameters.regime.learning_rate == 0.2
         await train_all(hosted)
         theta = hosted.engine.theta()[1]

@@ -162,8 +162,8 @@ async def test_samples_that_are_lost_are_told_while_they_are(tmp_path: Path) -> 
 async def test_a_full_disk_of_a_device_is_told_as_such(tmp_path: Path) -> None:
     async with hosting(tmp_path) as hosted, link(hosted.port) as device:
         await device.join()
-        told: list[Facts] = [{"drops": 5}, {"drops": 905, "unwritten": 900}]
-        for sequence, facts in enumerate(told, 1):
+        reported: list[Facts] = [{"drops": 5}, {"drops": 905, "unwritten": 900}]
+        for sequence, facts in enumerate(reported, 1):
             await device.push(replace(update(sequence, sequence - 1), facts=facts))
             await lasting(hosted)
         (one,) = hosted.health.findings

@@ -270,8 +270,8 @@ async def test_an_operator_is_told_the_leader_s_address(tmp_path: Path) -> None:
 
 async def test_an_open_gateway_names_its_leader_for_more(tmp_path: Path) -> None:
     async with hosting(tmp_path, RATE) as leader, gateway(leader) as (_, url):
-        told, screen = await status(url), StringIO()
-        print_status(Console(file=screen, width=200), told)
+        reported, screen = await status(url), StringIO()
+        print_status(Console(file=screen, width=200), reported)
         assert f"ask its leader: edgeflock status {leader.url}" in screen.getvalue()
         assert "token" not in screen.getvalue()
 
@@ -290,13 +290,13 @@ async def test_what_an_operator_wants_holds_behind_a_gateway(tmp_path: Path) -> 
         assert not stepping.done()
         await operator.post("/v1/devices/pi/resume")
         await stepping
-        told = json.loads((await operator.get("/v1/status"))[1])
-        assert [(one["name"], one["devices"], one["updates"]) for one in told["gateways"]] == [
+        reported = json.loads((await operator.get("/v1/status"))[1])
+        assert [(one["name"], one["devices"], one["updates"]) for one in reported["gateways"]] == [
             ("gateway", 1, 1)
         ]
-        assert told["devices"][0]["gateway"] == "gateway"
+        assert reported["devices"][0]["gateway"] == "gateway"
         screen = StringIO()
-        print_status(Console(file=screen, width=200), told)
+        print_status(Console(file=screen, width=200), reported)
         assert "Gateway gateway at 127.0.0.1: 1 device, 1 update, 0 B waiting" in screen.getvalue()
         frame = feed.decode(await anext(FeedClient(leader.url, ADMIN).frames()))
         rows = frame.overview.gateways
@@ -622,10 +622,10 @@ async def test_a_gateway_without_a_leader_sends_devices_on(tmp_path: Path) -> No
             await pi.step()
         async with gateway(leader) as (_, url), http.get(f"{url}/readyz") as answer:
             assert answer.status == 200
-            async with http.get(f"{url}/v1/status") as told:
-                assert (await told.json())["version"] == 1
-            async with http.get(f"{url}/v1/start") as told:
-                assert told.status == 404
+            async with http.get(f"{url}/v1/status") as reported:
+                assert (await reported.json())["version"] == 1
+            async with http.get(f"{url}/v1/start") as reported:
+                assert reported.status == 404
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
                 await http.ws_connect(f"{url}/v1/session", headers={"Origin": "http://elsewhere.example"})
 

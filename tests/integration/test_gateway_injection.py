@@ -74,12 +74,12 @@ async def test_samples_are_dealt_out_over_gateways_and_accounted_for(tmp_path: P
             assert got == relay.parts(samples(3), 3), "each of them once"
             await a.share(samples(3))
             await until_shared(leader, 6)
-            told = {n: leader.registry.devices[n].statistics for n in "abcd"}
-            assert told["a"].shared == 6
-            assert [told[n].received for n in "bcd"] == [2, 2, 1], "d has to come for it"
+            reported = {n: leader.registry.devices[n].statistics for n in "abcd"}
+            assert reported["a"].shared == 6
+            assert [reported[n].received for n in "bcd"] == [2, 2, 1], "d has to come for it"
         while any(device.connection.is_connected for device in leader.registry.devices.values()):
             await asyncio.sleep(0.005)
-        assert [told[n].received for n in "bcd"] == [1, 1, 1]
+        assert [reported[n].received for n in "bcd"] == [1, 1, 1]
         assert leader.relay.dropped == 3
 
 

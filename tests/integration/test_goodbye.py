@@ -24,7 +24,7 @@ from tests.integration.foreign_client import GOODBYE, connected, joined, pack
 from tests.integration.test_reconnect import link
 
 
-async def told(hosted: Hosted, kind: str) -> str:
+async def reported(hosted: Hosted, kind: str) -> str:
     """The text of the first event of a kind, once there is one."""
     while True:
         events, _ = hosted.hub.events.list_from(0)
@@ -39,7 +39,7 @@ async def test_a_device_that_leaves_says_why(tmp_path: Path, caplog: pytest.LogC
             async with link(hosted.port) as device:
                 await device.join()
                 await device.leave("the battery\nis empty" + "!" * 1000)
-            left = await told(hosted, "left")
+            left = await reported(hosted, "left")
     assert left.startswith("retired: the battery")
     assert len(left) <= 350
     lines = [record.getMessage() for record in caplog.records]
@@ -54,14 +54,14 @@ async def test_one_that_is_to_begin_a_new_session_is_there_and_says_why_it_leave
             await device.join()
             await device.introduce({"cores": 4})
             await device.leave("error: it does not fit")
-        assert await told(hosted, "left") == "error: it does not fit"
+        assert await reported(hosted, "left") == "error: it does not fit"
 
 
 async def test_reasons_that_are_none_are_malformed(tmp_path: Path) -> None:
     for reason in (7, "x" * 301):
         async with hosting(tmp_path) as hosted, joined(hosted.port, "pi") as (device, _):
             device.send(pack([GOODBYE, reason]))
-            assert (await told(hosted, "refused")).startswith("malformed: Goodbye.reason must be text")
+            assert (await reported(hosted, "refused")).startswith("malformed: Goodbye.reason must be text")
 
 
 @pytest.mark.parametrize("ends", ["cancelled", "unfit"])
@@ -84,11 +84,11 @@ async def test_what_ends_a_client_is_told_without_its_data(
         settings = ClientSettings(server=hosted.url, name="pi", data=data, backend="torch", health=False)
         client = asyncio.create_task(run_client(settings))
         if ends == "cancelled":
-            await told(hosted, "joined")
+            await reported(hosted, "joined")
             client.cancel()
         with pytest.raises((asyncio.CancelledError, ConfigError)):
             await client
-        left = await told(hosted, "left")
+        left = await reported(hosted, "left")
     assert "secret" not in left
     assert "123456" not in left
     why = {
@@ -121,7 +121,7 @@ async def test_a_device_whose_steps_fail_says_so(tmp_path: Path, monkeypatch: py
         settings = ClientSettings(server=hosted.url, name="pi", backend="torch", health=False)
         with pytest.raises(TrainingFailed, match="5 steps in a row failed: MemoryError: no room for sample"):
             await run_client(settings)
-        left = await told(hosted, "left")
+        left = await reported(hosted, "left")
     assert left == "error: 5 steps in a row failed, the last one with MemoryError; its log has the reason"
     assert len(computed) == attempts.MAX_FAILURES
 

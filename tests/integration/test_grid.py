@@ -254,8 +254,8 @@ async def test_every_record_is_taken_from_its_devices_and_from_nobody_else(tmp_p
                 device.send(record)
                 if kind in (Telemetry, Goodbye):  # they have no answer
                     device.send(pack([PULL, None]))
-                told = await device.answer()
-                assert (told[0], told[1] if told[0] == REFUSAL else "") == expected, kind
+                reported = await device.answer()
+                assert (reported[0], reported[1] if reported[0] == REFUSAL else "") == expected, kind
         assert hosted.engine.published.version == 1
 
 

@@ -145,8 +145,8 @@ async def test_bytes_and_samples_are_accounted_for(tmp_path: Path) -> None:
             assert status["shared"] == {"samples": 3, "dropped": 0, "ingress": up, "egress": down}
             assert status["records"]["Samples"] == {"ingress": up, "egress": down}
             devices = {device["name"]: device for device in status["devices"]}
-            told = {name: (d["shares"], d["shared"], d["received"]) for name, d in devices.items()}
-            assert told == {"a": (True, 3, 0), "b": (True, 0, 2), "c": (True, 0, 0)}
+            reported = {name: (d["shares"], d["shared"], d["received"]) for name, d in devices.items()}
+            assert reported == {"a": (True, 3, 0), "b": (True, 0, 2), "c": (True, 0, 0)}
             gain = {
                 name: (d["ingress"] - before[name]["ingress"], d["egress"] - before[name]["egress"])
                 for name, d in devices.items()

@@ -46,6 +46,6 @@ async def test_a_version_that_never_was_is_told_and_stops_nobody(tmp_path: Path)
             await liar.push(update(1, 50))
         model = await liar.pull(50)
         assert (model.version, model.base) == (0, None)
-        _, told = [event.text for event in hosted.hub.events.list_from(0)[0] if event.kind == "refused"]
-        assert told == "base-in-future: it holds version 50, the run is at 0; is the journal an old copy?"
+        _, reported = [event.text for event in hosted.hub.events.list_from(0)[0] if event.kind == "refused"]
+        assert reported == "base-in-future: it holds version 50, the run is at 0; is the journal an old copy?"
         assert (await honest.push(update(1, 0))).version == 1

@@ -140,10 +140,10 @@ async def test_torch_that_turns_out_not_to_be_allowed_is_put_right(
 ) -> None:
     """Before the Welcome a device with both expects to train a model of the zoo, and says so."""
     monkeypatch.setattr("edgeflock.server.app.GraphStore", HandMade)
-    told: list[str] = []
+    reported: list[str] = []
 
     def engine(kind: str) -> str:
-        told.append(kind)
+        reported.append(kind)
         return kind
 
     monkeypatch.setattr(choosing, "_engine", engine)
@@ -151,7 +151,7 @@ async def test_torch_that_turns_out_not_to_be_allowed_is_put_right(
         settings = ClientSettings(server=f"http://127.0.0.1:{hosted.port}", name="pi", data=data(tmp_path))
         assert (await run_client(settings)).updates == 30
         assert hosted.registry.devices["pi"].facts["backend"] == "onnx"
-    assert told == ["torch", "onnx"]
+    assert reported == ["torch", "onnx"]
 
 
 # Link.graph against tiny servers.

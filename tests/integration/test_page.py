@@ -74,8 +74,8 @@ async def test_a_login_is_a_cookie_that_says_nothing_of_the_token(tmp_path: Path
         assert VIEWER not in cookie.value
         assert hosted.config.server.directory not in cookie.key
         async with http.get(f"{hosted.url}/v1/login") as answer:
-            told = await answer.json()
-            assert told == {"role": "viewer", "login": True, "edition": edition(assets())}
+            reported = await answer.json()
+            assert reported == {"role": "viewer", "login": True, "edition": edition(assets())}
         async with http.get(f"{hosted.url}/v1/status") as answer:
             assert answer.status == 200
         async with http.ws_connect(f"{hosted.url}/v1/feed", headers=own(hosted)) as feed:

@@ -31,8 +31,8 @@ async def test_operators_see_why_a_device_pauses(tmp_path: Path, monkeypatch: py
             await until_told(frames, "pi", state="paused", paused_because=WHY, cpu=3.0)
             assert hosted.hub.mark(0.0).up == 0, "it is connected, and does not train"
             _, text = await viewer.get("/v1/status")
-            (told,) = json.loads(text)["devices"]
-            assert (told["connected"], told["paused_because"]) == (True, WHY)
+            (reported,) = json.loads(text)["devices"]
+            assert (reported["connected"], reported["paused_because"]) == (True, WHY)
             await device.send_facts({"cpu": 3.0, "paused": "hot: 81 C"})
             await until_told(frames, "pi", paused_because=WHY.replace("83", "81"))
             await device.send_facts({})

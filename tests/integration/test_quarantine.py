@@ -80,14 +80,14 @@ async def test_a_device_that_is_refused_again_and_again_stays_out(
             assert 0 < answer[4] <= FIRST_SECONDS
             assert await stranger.closed() == (4425, "quarantined")
         async with operating(hosted.port, hosted.register.create("viewer").text) as viewer:
-            (told,) = (
+            (reported,) = (
                 one
                 for one in json.loads((await viewer.get("/v1/status"))[1])["devices"]
                 if one["name"] == "pi"
             )
-            assert told["paused_because"].startswith("in quarantine until ")
+            assert reported["paused_because"].startswith("in quarantine until ")
             row = json.loads((await viewer.get("/v1/devices/pi"))[1])["device"]
-            assert (row["state"], row["paused_because"]) == ("paused", told["paused_because"])
+            assert (row["state"], row["paused_because"]) == ("paused", reported["paused_because"])
         lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
         (line,) = (line for line in lines if "quarantined" in line["did"])
         assert (line["who"], line["did"], line["seconds"]) == (

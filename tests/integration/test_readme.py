@@ -107,8 +107,8 @@ async def test_a_table_trains_on_a_device_without_torch(tmp_path: Path) -> None:
         text = "\n".join(commands("device"))
         assert "https://192.0.2.1:8470 TOKEN" in text
         text = text.replace("https://192.0.2.1:8470 TOKEN", f"https://127.0.0.1:{port} {printed[2]}")
-        told = await done(text, device, tmp_path / "device.log", port)
-        assert "40 updates from 1280 samples" in told
+        reported = await done(text, device, tmp_path / "device.log", port)
+        assert "40 updates from 1280 samples" in reported
         status = "\n".join(commands("status")).replace(":8470", f":{port}")
         shown = ""
         while not re.search(r"accuracy\W+\d", shown):

@@ -36,12 +36,12 @@ async def test_devices_are_told_of_the_run_and_not_of_each_other(tmp_path: Path)
         async with link(hosted.port, "somebody-elses", hosted.enrol("somebody-elses")) as device:
             await device.join()
         async with operating(hosted.port, hosted.enrol("pi").credential) as curious:
-            status, told = await curious.get("/v1/status")
+            status, reported = await curious.get("/v1/status")
             assert status == 200
-            assert json.loads(told).keys() == {
+            assert json.loads(reported).keys() == {
                 "run", "state", "diverged", "model", "parameters", "version", "updates_target", "privacy",
             }  # fmt: skip
-            assert "somebody-elses" not in told
+            assert "somebody-elses" not in reported
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer", "Bearer  "])
@@ -159,23 +159,23 @@ async def test_a_token_that_is_taken_back_ends_what_is_watched_with_it(tmp_path:
 async def test_a_device_rotates_its_key_when_it_is_asked_to(tmp_path: Path) -> None:
     async with hosting(tmp_path, closed=True) as hosted:
         first = hosted.enrol("pi")
-        told: list[ClientIdentity] = []
+        reported: list[ClientIdentity] = []
         hello = link(hosted.port, "pi").conversation.hello
-        async with Link(hosted.url, first, hello, Random(0), on_renewed=told.append) as device:
+        async with Link(hosted.url, first, hello, Random(0), on_renewed=reported.append) as device:
             await device.join()
             await device.push(update(1, 0))
             command = Register(tmp_path)
             command.rotate("pi")
             command.close()
-            while not told:  # its session is ended, and in the next one it is told
+            while not reported:  # its session is ended, and in the next one it is told
                 await device.pull(None)
                 await asyncio.sleep(0.01)
-        (second,) = told
+        (second,) = reported
         assert (second.name, second.realm) == ("pi", first.realm)
         assert second.key != first.key
-        async with Link(hosted.url, second, hello, Random(0), on_renewed=told.append) as device:
+        async with Link(hosted.url, second, hello, Random(0), on_renewed=reported.append) as device:
             await device.join()
-        assert told == [second], "it is asked for one new key"
+        assert reported == [second], "it is asked for one new key"
         async with link(hosted.port, "pi", second) as device:
             assert (await device.join()).sequence == 1
         async with link(hosted.port, "pi", first) as device:

@@ -86,8 +86,8 @@ async def test_a_sensor_trains_a_model(folder: Path) -> None:
                 continue
             writer.close()
             break
-        told = await output(folder, port, "client")
-        assert re.search(r"8 updates from \d+ samples", told), told
+        reported = await output(folder, port, "client")
+        assert re.search(r"8 updates from \d+ samples", reported), reported
         status = await output(folder, port, "status")
         while "at version 8" not in status:  # which is evaluated last
             status = await output(folder, port, "status")

@@ -34,8 +34,8 @@ async def test_a_standby_says_so_to_everybody() -> None:
         for path in ("readyz", "v1/status", "v1/session"):
             async with http.get(f"http://127.0.0.1:{config.server.port}/{path}") as answer:
                 assert answer.status == 503
-                told = await answer.json()
-            assert told == {
+                reported = await answer.json()
+            assert reported == {
                 "code": "unavailable",
                 "detail": "this server stands by: other:8470 hosts the run",
             }
@@ -57,13 +57,13 @@ async def test_commands_say_why_a_standby_does_not_answer() -> None:
 async def test_prometheus_learns_how_far_a_standby_follows() -> None:
     config, standby = waiting(), Standby()
     async with serve_standby(config, None, standby), aiohttp.ClientSession() as http:
-        told = []
+        reported = []
         for version in (None, 41):
             standby.version = version
             async with http.get(f"http://127.0.0.1:{config.server.port}/metrics") as answer:
                 text = await answer.text()
-            told.append([line for line in text.splitlines() if not line.startswith("#")])
-    assert told == [["edgeflock_leads 0"], ["edgeflock_leads 0", "edgeflock_standby_version 41"]]
+            reported.append([line for line in text.splitlines() if not line.startswith("#")])
+    assert reported == [["edgeflock_leads 0"], ["edgeflock_leads 0", "edgeflock_standby_version 41"]]
 
 
 async def test_a_monitor_of_a_standby_says_how_far_it_follows() -> None:

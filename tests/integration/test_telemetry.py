@@ -40,14 +40,14 @@ async def test_a_device_may_tell_while_its_round_is_open(tmp_path: Path) -> None
             await one.join()
             await two.join()
             held = asyncio.create_task(one.push(update(1, 0)))
-            told = hosted.registry.devices["one"].statistics
-            while not told.telemetry:
+            reported = hosted.registry.devices["one"].statistics
+            while not reported.telemetry:
                 await one.send_facts({"depth": 4})
                 await asyncio.sleep(0.01)
             assert not held.done()
             await two.push(update(1, 0))
             assert (await held).sequence == 1
-            assert told.telemetry == {"depth": 4}
+            assert reported.telemetry == {"depth": 4}
 
 
 async def test_what_became_of_every_sample_is_in_the_server_s_log(

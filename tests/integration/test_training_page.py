@@ -54,9 +54,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_it_is_served_where_its_operator_wants_it(cache: Path) -> None:
     async with hosting(cache / "off") as hosted, operating(hosted.port) as visitor:
         for path in ("/train", "/train/page/main.js"):
-            status, told = await visitor.get(path)
+            status, reported = await visitor.get(path)
             assert status == 404
-            assert "server.browsers" in told
+            assert "server.browsers" in reported
     async with hosting(cache / "on", ON, closed=True) as hosted, aiohttp.ClientSession() as http:
         for path in ("/train", *(f"/train/{path}" for path in training_assets())):
             async with http.get(f"{hosted.url}{path}") as answer:
@@ -163,20 +163,20 @@ async def invited(
 async def test_an_admin_invites_browsers(cache: Path) -> None:
     async with hosting(cache / "run", ON, closed=True, admin_token=ADMIN) as hosted:
         for reusable in (False, True):
-            status, told = await invited(hosted, {"reusable": reusable})
+            status, reported = await invited(hosted, {"reusable": reusable})
             assert status == 200
-            page, _, token = str(told["page"]).partition("#token=")
+            page, _, token = str(reported["page"]).partition("#token=")
             assert page == f"{hosted.url}/train"
             assert hosted.register.identify(token).role == "joining"
             made = hosted.register.tokens[digest_of(token)]
             assert made.reusable is reusable
             assert made.expires is not None
         pytest.importorskip("segno", reason="segno is not installed: no QR code")
-        code = told["code"]
+        code = reported["code"]
         assert isinstance(code, list)
         assert {len(row) for row in code} == {len(code)}
         assert set("".join(code)) == {"0", "1"}
-        assert "the server's own machine" in str(told["hindrance"])
+        assert "the server's own machine" in str(reported["hindrance"])
         assert (await invited(hosted, {"reusable": "yes"}))[0] == 400
         assert (await invited(hosted, {"reused": True}))[0] == 400
         assert (await invited(hosted, {}, hosted.enrol("pi").credential))[0] == 403

@@ -130,7 +130,7 @@ def frames(
 ) -> Iterator[Frame]:
     """A snapshot and then a delta every `every` seconds."""
     rng = random.Random(seed)
-    told = run(number)
+    reported = run(number)
     bins = [0] * BINS
     before: dict[int, DeviceRow] = {}
     smoothed = 0.0
@@ -190,7 +190,7 @@ def frames(
         if second == 120:
             events += (Event(now, "config", None, "learning rate 0.1 -> 0.05, by admin"),)
         if second == 0:
-            yield Snapshot(now, told, role, tuple(devices), overview, evaluations, events)
+            yield Snapshot(now, reported, role, tuple(devices), overview, evaluations, events)
         else:
             changed = tuple(row for row in devices if row.state == "training" or second <= 41)
             yield Delta(now, overview, changed, evaluations, events, 0)
@@ -216,8 +216,8 @@ def spread(frame: Frame, gateways: int, shards: int = 0, restored: int = 0) -> F
         for number in range(gateways)
     )
     slices = tuple(ShardRow("one" if number < 2 else "two", 793_000_000) for number in range(shards))
-    told = replace(frame.overview, gateways=rows, shards=slices, restored=restored)
-    return replace(frame, overview=told)
+    reported = replace(frame.overview, gateways=rows, shards=slices, restored=restored)
+    return replace(frame, overview=reported)
 
 
 FINDINGS = (

@@ -51,7 +51,7 @@ class Feed:
 @asynccontextmanager
 async def serving(*first: Frame, token: str = "", port: int = 0) -> AsyncIterator[Feed]:
     """A server on 127.0.0.1, for as long as the context lasts."""
-    told = Feed(token=token, first=list(first))
+    reported = Feed(token=token, first=list(first))
 
     @web.middleware
     async def authenticate(request: web.Request, handler: Any) -> web.StreamResponse:
@@ -61,37 +61,37 @@ async def serving(*first: Frame, token: str = "", port: int = 0) -> AsyncIterato
         return response
 
     async def watch(request: web.Request) -> web.StreamResponse:
-        told.asked.append(request.query_string)
+        reported.asked.append(request.query_string)
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         queue: asyncio.Queue[Frame | None] = asyncio.Queue()
-        for frame in told.first:
+        for frame in reported.first:
             queue.put_nowait(frame)
-        if told.leaving:
+        if reported.leaving:
             queue.put_nowait(None)
-        told.watchers.append(queue)
+        reported.watchers.append(queue)
         sending = asyncio.create_task(_send(socket, queue))
         async for _ in socket:
             pass
         sending.cancel()
-        told.watchers.remove(queue)
+        reported.watchers.remove(queue)
         return socket
 
     async def act(request: web.Request) -> web.Response:
-        told.acts.append((request.path, await request.json()))
-        if told.refusal is not None:
-            status, words = told.refusal
+        reported.acts.append((request.path, await request.json()))
+        if reported.refusal is not None:
+            status, words = reported.refusal
             return web.json_response({"code": "refused", "detail": words}, status=status)
         return web.json_response({})
 
     async def device(request: web.Request) -> web.Response:
-        if told.history is None or told.history[0].name != request.match_info["name"]:
+        if reported.history is None or reported.history[0].name != request.match_info["name"]:
             return web.json_response({"code": "unknown", "detail": "no such device"}, status=404)
-        row, points = told.history
+        row, points = reported.history
         return web.json_response({"device": dict(zip(COLUMNS, row, strict=True)), "history": points})
 
     async def past(request: web.Request) -> web.Response:
-        return web.json_response(told.past)
+        return web.json_response(reported.past)
 
     app = web.Application(middlewares=[authenticate])
     app.router.add_get("/v1/feed", watch)
@@ -102,11 +102,11 @@ async def serving(*first: Frame, token: str = "", port: int = 0) -> AsyncIterato
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port)
     await site.start()
-    told.port = runner.addresses[0][1]
+    reported.port = runner.addresses[0][1]
     try:
-        yield told
+        yield reported
     finally:
-        told.hang_up()
+        reported.hang_up()
         await runner.cleanup()
 
 

@@ -82,11 +82,11 @@ def _graphs(points: Sequence[Point], width: int, height: int) -> list[Line]:
     }
     axes = {
         field: fit_axis(
-            [value for _, value in told],
+            [value for _, value in history],
             numbers.short_size if field == "bytes" else numbers.short,
             zero=field != "bytes",
         )
-        for field, told in known.items()
+        for field, history in known.items()
     }
     gutter = max(label_width(y) for y in axes.values())  # one moment is one column in all three
     for number, (title, field, meaning) in enumerate(panels):

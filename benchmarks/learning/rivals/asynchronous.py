@@ -49,7 +49,7 @@ class Arrivals:
         federation.seconds, number, base, start = heappop(self._ends)
         client = federation.clients[number]
         end = client.descend(start, steps := self._count(client), self._move)
-        change = federation.channel.up(base, end - start, *client.told(steps))
+        change = federation.channel.up(base, end - start, *client.reported(steps))
         if not federation.draw_crash(number, steps):
             self._idle.append(number)
         return Arrival(version - base, start, change)

@@ -37,7 +37,7 @@ def rounds(
             start = channel.down(number, version, theta)
             count = steps(client)
             change = train(number, client, start) - start
-            total += np.float32(client.share) * channel.up(version, change, *client.told(count))
+            total += np.float32(client.share) * channel.up(version, change, *client.reported(count))
             samples += client.share
             slowest = max(slowest, client.seconds(count))
             federation.draw_crash(number, count)

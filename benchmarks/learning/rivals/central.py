@@ -72,7 +72,7 @@ class SyncSgd:
             for number in present:
                 client = federation.clients[number]
                 found = np.concatenate(client.gradient(channel.down(number, version, theta)))
-                total += channel.up(version, found, *client.told(1))
+                total += channel.up(version, found, *client.reported(1))
                 slowest = max(slowest, client.seconds(1))
                 federation.draw_crash(number, 1)
             mean = total / np.float32(len(present))

@@ -183,7 +183,7 @@ class _Run:
         self._scheduler.measure(number, self._federation.seconds - done.began, done.steps)
         end = client.descend(done.start, done.steps, self._move)
         self._federation.draw_crash(number, done.steps)
-        arrived = self._federation.channel.up(done.version, end - done.start, *client.told(done.steps))
+        arrived = self._federation.channel.up(done.version, end - done.start, *client.reported(done.steps))
         return done, Change(number, done.version, arrived)
 
     def _follow(self, number: int) -> None:

@@ -65,7 +65,7 @@ class Client:
         """How long so many gradients take."""
         return sum(self._pace.draw(self._random) for _ in range(steps))
 
-    def told(self, steps: int) -> tuple[float, int]:
+    def reported(self, steps: int) -> tuple[float, int]:
         """(mean loss of the last `steps` gradients, their samples), which an update says."""
         loss, self._loss = self._loss / steps, 0.0
         return loss, steps * self._batch

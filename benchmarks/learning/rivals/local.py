@@ -85,7 +85,7 @@ class SparseLoCo:
                 total[:size] += found
                 total[size:] += (end - theta)[size:]
                 octets[number] += 4 * (theta.size - size)
-                channel.received(version, bytes(octets[number]), *client.told(self.steps))
+                channel.received(version, bytes(octets[number]), *client.reported(self.steps))
                 slowest = max(slowest, client.seconds(self.steps))
             mean = total / np.float32(len(present))
             theta[:size] -= np.float32(self.outer_rate) * mean[:size]

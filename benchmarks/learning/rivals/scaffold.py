@@ -49,11 +49,11 @@ class Scaffold:
                     y -= rate * (gradient + correction)
 
                 end = client.descend(start, count, move)
-                told = client.told(count)
-                changes += channel.up(version, end - start, *told)
+                reported = client.reported(count)
+                changes += channel.up(version, end - start, *reported)
                 variate = np.zeros_like(x)
                 variate[:size] = (start - end)[:size] / np.float32(count * self.rate) - shared
-                variates += channel.up(version, variate, *told)
+                variates += channel.up(version, variate, *reported)
                 own[number] = own[number] + variate[:size]
                 slowest = max(slowest, client.seconds(count))
                 federation.draw_crash(number, count)

@@ -34,7 +34,7 @@ def sparse_rounds(
             gradient, statistics = client.gradient(theta)
             sent = send(number, gradient)
             octets[number] = message_bytes(sent) + 4 * statistics.size
-            channel.received(version, bytes(octets[number]), *client.told(1))
+            channel.received(version, bytes(octets[number]), *client.reported(1))
             total[:size] += sent
             total[size:] += statistics
         mean = total / np.float32(len(present))

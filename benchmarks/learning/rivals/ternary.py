@@ -56,7 +56,7 @@ class Stc:
                 memory = memories.get(number, np.float32(0)) + change[:size]
                 found = ternary(memory, self.share)
                 memories[number] = memory - found
-                channel.received(version, bytes(octets), *client.told(self.steps))
+                channel.received(version, bytes(octets), *client.reported(self.steps))
                 total[:size] += found
                 total[size:] += change[size:]
                 slowest = max(slowest, client.seconds(self.steps))

@@ -35,7 +35,7 @@ class Paced:
         self.gradients += steps
         return theta
 
-    def told(self, steps: int) -> tuple[float, int]:
+    def reported(self, steps: int) -> tuple[float, int]:
         return 0.0, steps
 
 

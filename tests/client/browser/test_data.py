@@ -32,11 +32,11 @@ console.log(JSON.stringify({shape, x: shape && [...(scaled(Float32Array.from(ink
 """ % (MODULES / "data" / "drawing.js")  # fmt: skip
 
 
-def node(script: str, told: dict[str, Any]) -> dict[str, Any]:
+def node(script: str, reported: dict[str, Any]) -> dict[str, Any]:
     """What a script prints that is told this."""
     assert NODE is not None
     command = [NODE, "--input-type=module", "--eval", script]
-    done = subprocess.run(command, input=json.dumps(told), capture_output=True, text=True, check=True)
+    done = subprocess.run(command, input=json.dumps(reported), capture_output=True, text=True, check=True)
     said: dict[str, Any] = json.loads(done.stdout)
     return said
 
@@ -67,11 +67,11 @@ def test_a_table_is_read_as_in_python(sep: str, tmp_path: Path) -> None:
     assert description.categories
     expected = open_stored(uri, "train", description).load()
     (tmp_path / "own.csv").write_text(FLOWERS.replace(",", sep).replace("\n", "\r\n"))
-    told = in_page(tmp_path / "own.csv", description, input=[description.inputs])
-    np.testing.assert_allclose(np.reshape(told["x"], (-1, description.inputs)), expected.x, rtol=1e-6)
-    assert told["y"] == expected.y.tolist()
-    assert told["classes"]
-    assert (told["unlabelled"], told["incomplete"], told["shape"]) == (2, 2, [description.inputs])
+    reported = in_page(tmp_path / "own.csv", description, input=[description.inputs])
+    np.testing.assert_allclose(np.reshape(reported["x"], (-1, description.inputs)), expected.x, rtol=1e-6)
+    assert reported["y"] == expected.y.tolist()
+    assert reported["classes"]
+    assert (reported["unlabelled"], reported["incomplete"], reported["shape"]) == (2, 2, [description.inputs])
 
 
 def test_numbers_to_predict_are_scaled(tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_numbers_to_predict_are_scaled(tmp_path: Path) -> None:
     description = describe(read(uri, "train"), targets=True)
     assert description.target
     expected = open_stored(uri, "train", description).load()
-    told = in_page(path, description)
-    np.testing.assert_allclose(told["y"], expected.y, rtol=1e-6)
-    np.testing.assert_allclose(told["x"], expected.x.ravel(), rtol=1e-6)
-    assert not told["classes"]
+    reported = in_page(path, description)
+    np.testing.assert_allclose(reported["y"], expected.y, rtol=1e-6)
+    np.testing.assert_allclose(reported["x"], expected.x.ravel(), rtol=1e-6)
+    assert not reported["classes"]
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_numbers_to_predict_are_scaled(tmp_path: Path) -> None:
 )
 def test_a_table_that_does_not_fit_is_told_by_its_line(text: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(text)
-    told = in_page(tmp_path / "a.csv", Description(("width",), (0.0,), (1.0,)))
-    assert reason in told["error"]
+    reported = in_page(tmp_path / "a.csv", Description(("width",), (0.0,), (1.0,)))
+    assert reason in reported["error"]
 
 
 def test_a_table_of_another_width_is_refused(tmp_path: Path) -> None:
@@ -132,16 +132,16 @@ def test_small_drawings_are_counts_of_ink_as_digits_are() -> None:
         ink = np.zeros((n, n), np.float32)
         size = 32 * scale
         ink[place : place + size, place : place + size] = np.kron(bitmap, np.ones((scale, scale)))
-        told = node(DRAWING, {"ink": ink.ravel().tolist(), "n": n, "input": [1, 8, 8]})
-        np.testing.assert_allclose(np.reshape(told["x"], (8, 8)), expected, atol=1e-6)
+        reported = node(DRAWING, {"ink": ink.ravel().tolist(), "n": n, "input": [1, 8, 8]})
+        np.testing.assert_allclose(np.reshape(reported["x"], (8, 8)), expected, atol=1e-6)
 
 
 def test_large_drawings_are_centred_as_mnist_is() -> None:
     ink = np.zeros((140, 140), np.float32)
     ink[5:105, 60:80] = 1  # 100 pixels high: 5 of them are one of the image
-    told = node(DRAWING, {"ink": ink.ravel().tolist(), "n": 140, "input": [784]})
-    image = np.reshape(told["x"], (28, 28))
-    assert told["shape"] == [1, 28, 28]
+    reported = node(DRAWING, {"ink": ink.ravel().tolist(), "n": 140, "input": [784]})
+    image = np.reshape(reported["x"], (28, 28))
+    assert reported["shape"] == [1, 28, 28]
     expected = np.zeros((28, 28))
     expected[4:24, 12:16] = 1
     np.testing.assert_allclose(image, expected, atol=1e-6)

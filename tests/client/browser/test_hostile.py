@@ -256,9 +256,9 @@ async def test_each_harm_ends_in_one_line(tmp_path: Path, kind: str) -> None:
             NODE, str(script), str(MODULES), str(tmp_path), url, str(len(HARMS)), kind,
             stdout=asyncio.subprocess.PIPE, limit=1 << 20,
         )  # fmt: skip
-        told = [json.loads(line) for line in (await process.communicate())[0].splitlines()]
+        reported = [json.loads(line) for line in (await process.communicate())[0].splitlines()]
     assert process.returncode == 0
-    *endings, peak = told
+    *endings, peak = reported
     for (name, harm), ending in zip(HARMS.items(), endings, strict=True):
         line = str(ending["reason"])
         assert any(said in line for said in harm.said.split("|")), f"{name}: {line}"

@@ -65,10 +65,10 @@ async def test_what_was_not_sent_outlasts_a_restart(tmp_path: Path) -> None:
         )
         out, err = await process.communicate()
         assert process.returncode == 0, err.decode()
-        told = json.loads(out)
+        reported = json.loads(out)
         # The last one of each start is stored and not sent; that of the first is sent by the second.
-        assert told["sequences"] == [1, 2, 3, 4, 5, 6, 7]
-        assert told["receipts"] == [3, 2]
+        assert reported["sequences"] == [1, 2, 3, 4, 5, 6, 7]
+        assert reported["receipts"] == [3, 2]
         assert server.version == 6
 
 

@@ -13,10 +13,10 @@ pytestmark = needs_node
 def test_codecs_and_training_are_those_of_python(tmp_path: Path) -> None:
     assert NODE is not None
     script = Path(__file__).with_name("vectors.test.mjs")
-    told = subprocess.run(
+    reported = subprocess.run(
         [NODE, "--test", "--test-reporter=tap", str(script)],
         env={**os.environ, "MODULES": str(MODULES), "VECTORS": str(path_of(tmp_path))},
         capture_output=True,
         text=True,
     )
-    assert told.returncode == 0, told.stdout
+    assert reported.returncode == 0, reported.stdout

@@ -66,8 +66,8 @@ async def test_the_source_is_asked_again_only_when_training_has_had_what_it_gave
             assert source.asked == 1
         await backlog.ready(1)
         assert source.asked == 2
-        told = backlog.telemetry()
-        assert (told["depth"], told["drops"], told["quarantined"]) == (32, 0, 0)
+        reported = backlog.telemetry()
+        assert (reported["depth"], reported["drops"], reported["quarantined"]) == (32, 0, 0)
 
 
 async def test_what_was_taken_back_comes_again_and_steps_share_what_there_is() -> None:

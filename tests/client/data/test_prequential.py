@@ -64,9 +64,9 @@ def test_a_stream_does_not_judge_a_batch_that_it_trains_on_again() -> None:
         batches.record_result(0.0, 1.0)
         assert "stream_accuracy" not in batches.telemetry()
         batches.settle()
-        told = batches.telemetry()
+        reported = batches.telemetry()
         assert len(x) == 4
-        assert (told["stream_accuracy"], told["stream_loss"]) == pytest.approx((0.25, 1.0))
+        assert (reported["stream_accuracy"], reported["stream_loss"]) == pytest.approx((0.25, 1.0))
 
     streaming(lambda: listed(8), use)
 

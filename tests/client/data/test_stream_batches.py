@@ -401,11 +401,11 @@ def test_telemetry() -> None:
         assert (batches.telemetry()["depth"], batches.telemetry()["rate"]) == (0, 0)
         await batches.ready()
         await asyncio.sleep(30.1 - asyncio.get_running_loop().time())
-        told = batches.telemetry()
-        assert told.pop("rate") == pytest.approx(40, rel=0.1)
-        assert 1.0 < float(told.pop("age")) <= 1.3
-        assert told.pop("waiting") == 0
-        assert told == {
+        reported = batches.telemetry()
+        assert reported.pop("rate") == pytest.approx(40, rel=0.1)
+        assert 1.0 < float(reported.pop("age")) <= 1.3
+        assert reported.pop("waiting") == 0
+        assert reported == {
             "depth": 50,
             "drops": 1152,
             "quarantined": 3,

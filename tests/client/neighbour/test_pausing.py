@@ -18,11 +18,11 @@ async def test_it_waits_while_there_is_a_reason_and_goes_on_by_itself(
 ) -> None:
     monkeypatch.setattr(module, "_EVERY", 0.0)
     now = [COOL]
-    told: list[object] = []
+    reported: list[object] = []
     pausing = Pausing(Rules(), lambda time: now[0])
 
     async def tell() -> None:
-        told.append(pausing.facts())
+        reported.append(pausing.facts())
 
     assert not await pausing.wait_permission()
     now[0] = HOT
@@ -30,16 +30,16 @@ async def test_it_waits_while_there_is_a_reason_and_goes_on_by_itself(
     with caplog.at_level(logging.INFO, "edgeflock.client"):
         watching = asyncio.create_task(pausing.watch(tell))
         waiting = asyncio.create_task(pausing.wait_permission())
-        while not told:
+        while not reported:
             await asyncio.sleep(0)
         assert not waiting.done()
         now[0] = COOL
         assert await waiting
-        while len(told) < 2:
+        while len(reported) < 2:
             await asyncio.sleep(0)
     watching.cancel()
     await asyncio.wait((watching,))
-    assert told == [{"paused": "hot: 90 C, until it has 75"}, {}]
+    assert reported == [{"paused": "hot: 90 C, until it has 75"}, {}]
     first, second = (record.getMessage() for record in caplog.records)
     assert first == "paused: hot: 90 C, until it has 75"
     assert second.startswith("training resumes after a pause of ")

@@ -20,11 +20,11 @@ async def test_a_device_that_has_joined_no_server_is_told_so(
     for server in ({}, {"server": "http://127.0.0.1:1"}):
         with pytest.raises(ConfigError, match="known are"):
             await run_client(ClientSettings(data="smoke:signals", **server))
-    (told,) = caplog.messages
-    assert told.startswith(
+    (reported,) = caplog.messages
+    assert reported.startswith(
         f"this device has joined no server (there is no {tmp_path}/edgeflock/identity.json)"
     )
-    assert "edgeflock client join URL TOKEN" in told
+    assert "edgeflock client join URL TOKEN" in reported
 
 
 async def test_samples_of_which_none_fits_are_a_failure(

@@ -71,11 +71,11 @@ def test_the_size_of_a_tensor_counts_as_at_most_half_as_much_again_as_in_the_fir
     """By how that is made, or else by the first model that is seen."""
     gradient = np.ones(LAYOUT.size, np.float32)
     start = Start(0, (Filling(UNIFORM, -0.6, 0.6), Filling(CONSTANT, 0, 0)))
-    told, seen = Adafactor(LAYOUT, DECAY, start), Adafactor(LAYOUT, DECAY)
+    received, seen = Adafactor(LAYOUT, DECAY, start), Adafactor(LAYOUT, DECAY)
     seen.direction(np.full(LAYOUT.size, 0.25, np.float32), gradient)
     large = 4 * gradient
     expected = np.repeat([1.5 * 0.6 / 3**0.5, 1.5 * MIN_SCALE], [10, 4])
-    np.testing.assert_allclose(told.direction(large, gradient), expected, rtol=1e-5)
+    np.testing.assert_allclose(received.direction(large, gradient), expected, rtol=1e-5)
     np.testing.assert_allclose(seen.direction(large, gradient), 0.375, rtol=1e-5)
     np.testing.assert_allclose(seen.direction(large / np.float32(16), gradient), 0.25, rtol=1e-5)
 

@@ -65,17 +65,17 @@ async def test_the_samples_are_of_the_shard() -> None:
 async def test_when_the_round_is_over_it_pulls_and_asks_again() -> None:
     server = FakeServer([], TASKS, handed=[None, Task(0), Task(None), None, Task(1)])
     await device(server, FakeBackend(), shards()).run()
-    told = [one if isinstance(one, str | tuple) else "update" for one in server.asked]
+    reported = [one if isinstance(one, str | tuple) else "update" for one in server.asked]
     pull, again = ("pull", None), ("pull", 3)
-    assert told[2:] == [pull, "task", again, "task", "update", "task", again, "task", "update"]
+    assert reported[2:] == [pull, "task", again, "task", "update", "task", again, "task", "update"]
 
 
 async def test_told_that_there_is_nothing_for_now_it_waits_and_asks_for_no_model() -> None:
     """Also as the first thing after a model: the next Task may be under way already."""
     server = FakeServer([], TASKS, handed=[Task(None), Task(1), Task(None), Task(2)])
     await device(server, FakeBackend(), shards()).run()
-    told = [one if isinstance(one, str | tuple) else "update" for one in server.asked]
-    assert told[2:] == [("pull", None), "task", "task", "update", "task", "update"]
+    reported = [one if isinstance(one, str | tuple) else "update" for one in server.asked]
+    assert reported[2:] == [("pull", None), "task", "task", "update", "task", "update"]
 
 
 async def test_what_is_no_shard_of_it_is_the_servers_fault() -> None:

@@ -110,7 +110,7 @@ class Few:
 
     def __init__(self, rounds: int) -> None:
         self._left = rounds
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     async def ready(self, steps: int) -> None:
         if not self._left:
@@ -118,22 +118,22 @@ class Few:
         self._left -= 1
 
     def take(self, size: int) -> Batch:
-        self.told.append("taken")
+        self.reported.append("taken")
         return np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
 
     def record_result(self, loss: float, right: float | None) -> None:
-        self.told.append("judged")
+        self.reported.append("judged")
 
     def settle(self) -> None:
-        self.told.append("settled")
+        self.reported.append("settled")
 
     def begin(self, welcome: Welcome, backend: Backend) -> None: ...
 
     def take_back(self) -> None:
-        self.told.append("back")
+        self.reported.append("back")
 
     def telemetry(self) -> Facts:
-        return {"depth": len(self.told)}
+        return {"depth": len(self.reported)}
 
 
 async def test_samples_hear_whether_the_server_has_what_came_of_them() -> None:
@@ -141,7 +141,7 @@ async def test_samples_hear_whether_the_server_has_what_came_of_them() -> None:
     server = FakeServer([None, BaseExpired("pull again"), RunReplaced("another run"), None])
     samples = Few(4)
     progress = await Worker(server, training(FakeBackend(), samples), samples).run()
-    assert samples.told == [
+    assert samples.reported == [
         *("taken", "judged", "settled"),
         *("taken", "judged", "back"),
         *("taken", "judged", "back"),
@@ -161,7 +161,7 @@ async def test_an_update_that_is_too_large_is_never_sent_again() -> None:
     assert isinstance(again, Update)
     assert pull == ("pull", large.base)
     assert (large.sequence, again.sequence) == (42, 42)
-    assert samples.told[3:6] == ["taken", "judged", "settled"]
+    assert samples.reported[3:6] == ["taken", "judged", "settled"]
     assert (progress.updates, progress.refused) == (3, 1)
 
 
@@ -362,7 +362,7 @@ class SlowServer(FakeServer):
         return await super().push(update)
 
 
-def told(server: FakeServer, batches: Shuffled, health: Callable[[], Facts] = dict) -> list[Facts | None]:
+def reported(server: FakeServer, batches: Shuffled, health: Callable[[], Facts] = dict) -> list[Facts | None]:
     """The facts of each update, of a worker in virtual time."""
 
     async def at_once(function: Callable[..., object], *arguments: object) -> object:
@@ -374,12 +374,12 @@ def told(server: FakeServer, batches: Shuffled, health: Callable[[], Facts] = di
 
 def test_telemetry_goes_with_the_first_update_and_then_every_five_seconds() -> None:
     """At 0, 2, 4, ... seconds: due at 0, at 5 and so at 6, and at 11 and so at 12."""
-    facts = told(SlowServer([None] * 7), Instrumented())
+    facts = reported(SlowServer([None] * 7), Instrumented())
     assert facts == [{"asked": 1}, None, None, {"asked": 2}, None, None, {"asked": 3}, None]
 
 
 def test_another_run_is_told_at_once() -> None:
-    facts = told(SlowServer([None, RunReplaced("another run"), None]), Instrumented())
+    facts = reported(SlowServer([None, RunReplaced("another run"), None]), Instrumented())
     assert facts == [{"asked": 1}, None, {"asked": 2}, None]
 
 
@@ -401,13 +401,13 @@ def test_the_device_s_health_goes_with_it() -> None:
     def health() -> Facts:
         return {"temperature": 60 + next(readings)}
 
-    facts = told(SlowServer([None] * 3), Instrumented(), health)
+    facts = reported(SlowServer([None] * 3), Instrumented(), health)
     assert facts == [{"temperature": 60, "asked": 1}, None, None, {"temperature": 61, "asked": 2}]
 
 
 def test_stored_data_have_nothing_to_tell() -> None:
     data = Shuffled(Dataset(np.zeros((9, 1), np.float32), np.arange(9)), np.random.default_rng(0))
-    assert told(SlowServer([None] * 5), data) == [None] * 6
+    assert reported(SlowServer([None] * 5), data) == [None] * 6
 
 
 # The update that outlasts its client

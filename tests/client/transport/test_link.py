@@ -58,9 +58,9 @@ async def test_tls_to_a_server_without_is_told_at_once() -> None:
 )
 async def test_what_a_person_must_mend_is_told_at_once(status: int, words: str) -> None:
     async with answering(status) as port:
-        with pytest.raises(ConfigError, match=f"^http://127.0.0.1:{port}.*{words}") as told:
+        with pytest.raises(ConfigError, match=f"^http://127.0.0.1:{port}.*{words}") as reported:
             await join(f"http://127.0.0.1:{port}")
-    assert str(status) in str(told.value)
+    assert str(status) in str(reported.value)
 
 
 async def test_an_unknown_token_is_told_at_once() -> None:

@@ -114,15 +114,15 @@ def test_sleepers_a_millisecond_apart_wake_a_millisecond_apart() -> None:
 
 def test_a_waiter_goes_on_when_it_is_told_to() -> None:
     async def main() -> float:
-        told = asyncio.Event()
+        reported = asyncio.Event()
 
         async def tell() -> None:
             await asyncio.sleep(3)
-            told.set()
+            reported.set()
             await asyncio.sleep(100)
 
         telling = asyncio.create_task(tell())
-        await told.wait()
+        await reported.wait()
         telling.cancel()
         return now()
 

@@ -18,7 +18,7 @@ from tests.library.api.nets import accuracy, sides
 async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (x, y), (x_test, y_test) = sides(400), sides(100)
-    told: list[str] = []
+    reported: list[str] = []
 
     model = ef.Model(Net, loss="cross_entropy", example=(x[:8], y[:8]))
 
@@ -36,7 +36,7 @@ async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
                 device = ef.Client(server.url, token=server.token, data=part, backend="onnx")
                 group.create_task(device.run())
             async for event in server.events():
-                told.append(event.kind)
+                reported.append(event.kind)
             result = await server.until(updates=200)
     result.save("model.safetensors")
     net = result.module()
@@ -44,7 +44,7 @@ async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     fleet = ef.Fleet(model, data=(x, y), devices=20, profile="raspberry-pi-4", updates=100).run(seed=0)
     figure = ef.plot(fleet, result)
 
-    assert (told.count("joined"), told[-1], result.version) == (4, "finished", 200)
+    assert (reported.count("joined"), reported[-1], result.version) == (4, "finished", 200)
     assert server.config.compression.select == 0.0005
     assert accuracy(net, x_test, y_test) == result.accuracy
     assert np.array_equal(

@@ -27,15 +27,15 @@ def test_a_seed_is_a_run_and_leaves_the_process_as_it_was() -> None:
     random = torch.get_rng_state()
     torch.set_num_threads(2)
     try:
-        told: list[int] = []
-        one = fleet().run(seed=1, on_evaluated=lambda evaluation: told.append(evaluation.version))
+        reported: list[int] = []
+        one = fleet().run(seed=1, on_evaluated=lambda evaluation: reported.append(evaluation.version))
         again, other = fleet().run(seed=1), fleet().run(seed=2)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
     assert torch.equal(torch.get_rng_state(), random)
     assert one.outcome.digest == again.outcome.digest != other.outcome.digest
-    assert told == [one.version for one in one.evaluations] == [20, 40]
+    assert reported == [one.version for one in one.evaluations] == [20, 40]
     assert one.outcome.classes.keys() == {"laptop"}
     assert one.accuracy is not None
     assert one.accuracy > 0.7
@@ -59,12 +59,12 @@ def test_a_model_of_several_inputs(tmp_path: Path) -> None:
 
 
 def test_a_program_is_told_and_may_end_it() -> None:
-    told: list[Any] = []
-    run = fleet().run(seed=1, stop=lambda one: one.version >= 20, on_update=told.append)
+    reported: list[Any] = []
+    run = fleet().run(seed=1, stop=lambda one: one.version >= 20, on_update=reported.append)
     assert (run.outcome.ended, run.outcome.updates) == ("stopped", 20)
-    assert [one.version for one in told] == list(range(1, 21))
-    assert {one.device for one in told} == {f"laptop-{number}" for number in range(4)}
-    assert all(one.samples == 10 and one.loss > 0 for one in told)
+    assert [one.version for one in reported] == list(range(1, 21))
+    assert {one.device for one in reported} == {f"laptop-{number}" for number in range(4)}
+    assert all(one.samples == 10 and one.loss > 0 for one in reported)
 
 
 HEARD: list[int] = []

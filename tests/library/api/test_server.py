@@ -80,15 +80,15 @@ async def others() -> set[asyncio.Task[Any]]:
 
 async def test_a_run_from_its_first_event_to_the_model(tmp_path: Path, nothing_stays: None) -> None:
     x, y = sides()
-    told = []
+    reported = []
     async with here(tmp_path / "run", updates=60, evaluate=(x, y), **TOGETHER) as server:
         async with asyncio.TaskGroup() as group:
             for part in ef.deal(x, y, 2):
                 group.create_task(device(server, data=part).run())
             async for event in server.events():
-                told.append(event.kind)
+                reported.append(event.kind)
             result = await server.until()
-    assert (told.count("joined"), told[-1]) == (2, "finished")
+    assert (reported.count("joined"), reported[-1]) == (2, "finished")
     assert result.version == result.evaluations[-1].version == 60
     module = result.module()
     assert result.accuracy == accuracy(module, x, y) > 0.8
@@ -201,20 +201,20 @@ async def test_a_device_trains_on_what_a_generator_yields(tmp_path: Path, nothin
 
 
 async def test_a_program_is_told_of_updates_and_evaluations_in_order(tmp_path: Path) -> None:
-    told: list[Any] = []
-    listening = {"on_update": told.append, "on_evaluated": told.append}
+    reported: list[Any] = []
+    listening = {"on_update": reported.append, "on_evaluated": reported.append}
     async with here(tmp_path / "run", updates=20, evaluate=sides(), **TOGETHER, **listening) as server:
         async with asyncio.TaskGroup() as group:
             for name in ("one", "other"):
                 group.create_task(device(server, name=name).run())
         result = await server.until()
-    updates = [one for one in told if hasattr(one, "device")]
+    updates = [one for one in reported if hasattr(one, "device")]
     assert [one.version for one in updates] == list(range(1, 21))
     assert {one.device for one in updates} == {"one", "other"}
     assert all(one.samples == 10 and one.loss > 0 for one in updates)
-    evaluations = [one._replace(classes=()) for one in told if not hasattr(one, "device")]
+    evaluations = [one._replace(classes=()) for one in reported if not hasattr(one, "device")]
     assert evaluations == [one._replace(classes=()) for one in result.evaluations]
-    assert told[-1].version == 20  # the evaluation of the last one
+    assert reported[-1].version == 20  # the evaluation of the last one
 
 
 @pytest.mark.parametrize("waits", ["for its devices", "for the model", "for events"])
@@ -548,7 +548,7 @@ async def test_metrics_by_name_and_by_function_reach_whoever_looks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     x, y = sides()
-    told: list[Any] = []
+    reported: list[Any] = []
     sizes: list[tuple[int, int]] = []
 
     def wrong(outputs: torch.Tensor, targets: torch.Tensor) -> float:
@@ -556,7 +556,7 @@ async def test_metrics_by_name_and_by_function_reach_whoever_looks(
         return float((outputs.argmax(1) != targets).sum())
 
     async with here(
-        tmp_path, updates=5, evaluate=(x, y), metrics={"wrong": wrong}, on_evaluated=told.append
+        tmp_path, updates=5, evaluate=(x, y), metrics={"wrong": wrong}, on_evaluated=reported.append
     ) as server:
         training = asyncio.create_task(device(server).run())
         result = await server.until()
@@ -569,7 +569,7 @@ async def test_metrics_by_name_and_by_function_reach_whoever_looks(
                 lines = (await response.text()).splitlines()
     assert result.accuracy is not None
     expected = round((1 - result.accuracy) * len(y))
-    assert result.evaluations[-1].metrics == told[-1].metrics == {"wrong": expected}
+    assert result.evaluations[-1].metrics == reported[-1].metrics == {"wrong": expected}
     assert set(sizes[1:]) == {(len(y), len(y))}  # after a first try
     assert status["evaluation"]["metrics"] == {"wrong": expected}
     classes = status["evaluation"]["classes"]

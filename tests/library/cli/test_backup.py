@@ -28,5 +28,5 @@ def test_backup_and_restore(
     assert called("restore", str(file), str(fresh), monkeypatch=monkeypatch) == 2
     assert f"{fresh} is not empty; restore into a new directory" in capsys.readouterr().err
     assert called("restore", str(file), str(tmp_path / "b"), "--json", monkeypatch=monkeypatch) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["version"], told["run"] != "run") == (12, True)
+    reported = json.loads(capsys.readouterr().out)
+    assert (reported["version"], reported["run"] != "run") == (12, True)

@@ -9,14 +9,14 @@ import pytest
 from tests.library.command_line import edgeflock
 
 
-def told(cwd: Path, *asked: str) -> dict[str, Any]:
+def reported(cwd: Path, *asked: str) -> dict[str, Any]:
     parts: dict[str, Any] = json.loads(edgeflock("capacity", *asked, "--json", cwd=cwd).stdout)
     return parts
 
 
 def test_a_million_devices_are_more_than_one_sequencer_takes(tmp_path: Path) -> None:
     asked = ("--devices", "1000000", "--period", "60", "--days", "0")
-    figures = told(tmp_path, *asked)
+    figures = reported(tmp_path, *asked)
     assert figures["updates_per_second"] == 1_000_000 / 60
     leads, gateway = figures["parts"]
     assert (leads["part"], gateway["part"]) == ("leader", "gateway")
@@ -33,7 +33,7 @@ def test_a_million_devices_are_more_than_one_sequencer_takes(tmp_path: Path) -> 
 
 def test_parts_that_are_asked_for(tmp_path: Path) -> None:
     asked = ("--devices", "100", "--period", "10", "--gateways", "3", "--shards", "2")
-    figures = told(tmp_path, *asked, "--journal", "synchronous")
+    figures = reported(tmp_path, *asked, "--journal", "synchronous")
     counts = {part["part"]: part["count"] for part in figures["parts"]}
     assert counts == {"leader": 1, "gateway": 3, "shard": 2, "database": 2}
     assert figures["processes"] == 8

@@ -43,9 +43,9 @@ async def test_from_a_token_to_a_revoked_device(tmp_path: Path) -> None:
         await say("device", "label", "pi-7", "owner=me", "desk=3", "--directory", run)
         assert "must be NAME=VALUE" in await say("device", "label", "pi-7", "=", "--directory", run, code=2)
         await say("device", "label", "pi-7", "desk=", "--directory", run)
-        (told,) = json.loads(await say("device", "list", run, "--json"))["devices"]
-        assert told["labels"] == {"site": "roof", "owner": "me"}
-        assert told["quarantined"] is None
+        (reported,) = json.loads(await say("device", "list", run, "--json"))["devices"]
+        assert reported["labels"] == {"site": "roof", "owner": "me"}
+        assert reported["quarantined"] is None
         hosted.register.quarantine("pi-7", "reasons")
         assert "pi-7  in quarantine until 2" in await say("device", "list", run)
         assert await say("device", "release", "pi-7", run) == "pi-7 is released\n"
@@ -83,8 +83,8 @@ async def test_a_code_opens_the_training_page(tmp_path: Path) -> None:
     run = str(tmp_path / "run")
     async with hosting(tmp_path / "run", closed=True) as hosted:
         hosted.register.store_address(hosted.url, b"")
-        told = json.loads(await say("token", "create", run, "--json"))
-        assert told["page"] == f"{hosted.url}/train#token={told['token']}"
+        reported = json.loads(await say("token", "create", run, "--json"))
+        assert reported["page"] == f"{hosted.url}/train#token={reported['token']}"
         assert "--role is viewer" in await say("token", "create", run, "--qr", "--role", "viewer", code=2)
         done = await asyncio.to_thread(edgeflock, "token", "create", run, "--qr", lacking="segno")
         assert (done.returncode, "--qr needs segno: pip install" in done.stderr) == (2, True)

@@ -44,10 +44,10 @@ def test_verify_and_repair(
     assert called("journal", "repair", str(path), "--to", "9", monkeypatch=monkeypatch) == 2
     assert f"--to 9: {path} is intact from version 0 to 8" in capsys.readouterr().err
     assert called("journal", "repair", str(path), "--to", "8", monkeypatch=monkeypatch) == 0
-    told = capsys.readouterr().out
-    assert f"{path}: kept to version 8, as run " in told
-    assert "Given up: versions 9 to 12. Devices had receipts" in told
-    assert "the old file still has 4, of " in told
+    reported = capsys.readouterr().out
+    assert f"{path}: kept to version 8, as run " in reported
+    assert "Given up: versions 9 to 12. Devices had receipts" in reported
+    assert "the old file still has 4, of " in reported
     assert called("journal", "verify", str(path), "--json", monkeypatch=monkeypatch) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["version"], found["acknowledged"], found["damage"]) == (8, 8, [])

@@ -85,7 +85,7 @@ def test_levels_that_are_none_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "command"),
+    ("reported", "command"),
     [
         (
             '{"url": "file:///home/me/edge%20flock", "dir_info": {}}',
@@ -101,7 +101,7 @@ def test_levels_that_are_none_are_refused() -> None:
     ],
 )
 def test_what_to_install_works_from_a_clone(
-    told: str | None, command: str, monkeypatch: pytest.MonkeyPatch
+    reported: str | None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index has no package of ours: the command names the clone or the wheel that pip noted, or asks for
     a clone.
@@ -109,14 +109,14 @@ def test_what_to_install_works_from_a_clone(
 
     class Installed:
         def read_text(self, name: str) -> str | None:
-            return told
+            return reported
 
     monkeypatch.setattr(metadata, "distribution", lambda name: Installed())
     assert extras.install_command("onnx") == command
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "reported"),
     [
         ({"cpu": "25"}, "client.cpu = '25' must be a percentage"),
         ({"bandwidth": "50"}, "client.bandwidth = '50' must be 1kB/s or more"),
@@ -124,10 +124,10 @@ def test_what_to_install_works_from_a_clone(
     ],
 )
 def test_what_a_client_may_take_is_looked_at_first(
-    flags: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+    flags: dict[str, str], reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_command, "log_to_stderr", lambda level, format: None)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=reported):
         client_command.train(server="http://127.0.0.1:9", **flags)  # type: ignore[arg-type]
 
 

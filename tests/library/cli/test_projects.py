@@ -38,13 +38,13 @@ def test_from_a_table_to_a_checked_project(tmp_path: Path) -> None:
     assert "--data 'csv:../mine.csv?label=state&held=0.2'" in readme
     found = edgeflock("check", "edgeflock.toml", "--json", cwd=tmp_path / "it")
     assert found.returncode == 0, found.stderr
-    told = json.loads(found.stdout)
-    assert (told["held_out"], told["training"], told["labels"]) == (20, 80, ["off", "on"])
-    assert (told["trial"]["samples"], told["trial"]["shape"]) == (32, "[3]")
-    assert told["parameters"] == 3 * 64 + 64 + 64 * 64 + 64 + 64 * 2 + 2
-    assert 0 < told["update"] < 4 * told["parameters"]
-    assert told["memory"] > 4 * told["parameters"]
-    assert told["advice"] == []
+    reported = json.loads(found.stdout)
+    assert (reported["held_out"], reported["training"], reported["labels"]) == (20, 80, ["off", "on"])
+    assert (reported["trial"]["samples"], reported["trial"]["shape"]) == (32, "[3]")
+    assert reported["parameters"] == 3 * 64 + 64 + 64 * 64 + 64 + 64 * 2 + 2
+    assert 0 < reported["update"] < 4 * reported["parameters"]
+    assert reported["memory"] > 4 * reported["parameters"]
+    assert reported["advice"] == []
     again = edgeflock("init", "it", cwd=tmp_path)
     assert (again.returncode, "is there already" in again.stderr) == (2, True)
 

@@ -77,9 +77,9 @@ def test_a_card_says_what_is_known_and_keeps_to_its_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"), [("async", "none: the server sees each"), ("private", "of each round: ")]
+    ("mode", "reported"), [("async", "none: the server sees each"), ("private", "of each round: ")]
 )
-def test_a_card_says_whether_the_server_saw_single_updates(mode: str, told: str) -> None:
+def test_a_card_says_whether_the_server_saw_single_updates(mode: str, reported: str) -> None:
     info = ModelInfo(model="m:M", layout=Layout.from_shapes([("w", (3, 2))]), run="r", version=1)
     status = {
         "devices": [],
@@ -87,4 +87,4 @@ def test_a_card_says_whether_the_server_saw_single_updates(mode: str, told: str)
         "ingress": 0,
         "egress": 0,
     }
-    assert f"| secure aggregation | {told}" in card(info, status, "model.safetensors")
+    assert f"| secure aggregation | {reported}" in card(info, status, "model.safetensors")

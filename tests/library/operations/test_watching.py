@@ -41,11 +41,11 @@ async def test_status_as_json_has_what_the_screen_has(tmp_path: Path) -> None:
         await device.join()
         await device.push(update(1, 0))
         url, token = f"http://127.0.0.1:{hosted.port}", "--token=look"
-        told = json.loads(await run("status", url, token, "--json"))
-        assert told["version"] == 1, "as ever"
-        assert told["feed"]["overview"]["version"] == 1
-        assert [row["name"] for row in told["feed"]["devices"]] == ["pi-1"]
-        assert told["feed"]["events"][0]["kind"] == "joined"
+        reported = json.loads(await run("status", url, token, "--json"))
+        assert reported["version"] == 1, "as ever"
+        assert reported["feed"]["overview"]["version"] == 1
+        assert [row["name"] for row in reported["feed"]["devices"]] == ["pi-1"]
+        assert reported["feed"]["events"][0]["kind"] == "joined"
         alone = json.loads(await run("status", url, token, "--device", "pi-1", "--json"))
         assert alone["device"]["updates"] == 1
         assert len(alone["history"]) == 1

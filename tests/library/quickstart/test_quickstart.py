@@ -138,5 +138,5 @@ def test_quickstart_without_torch_on_the_devices(tmp_path: Path) -> None:
     assert result["accuracy"] > 0.8
     (run,) = (tmp_path / "edgeflock-quickstart").iterdir()
     logs = [(run / f"device-{number}.log").read_text() for number in (1, 2)]
-    told = [re.search(r"^([\d,]+) updates", log, re.MULTILINE) for log in logs]
-    assert sum(int(one[1].replace(",", "")) for one in told if one) == 600
+    reported = [re.search(r"^([\d,]+) updates", log, re.MULTILINE) for log in logs]
+    assert sum(int(one[1].replace(",", "")) for one in reported if one) == 600

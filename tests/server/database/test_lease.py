@@ -122,14 +122,14 @@ def test_whoever_stops_in_the_middle_of_a_transaction_keeps_nobody_waiting(
 
 
 def test_who_lost_it_is_told(postgres: Cluster) -> None:
-    url, told = postgres.fresh(), threading.Event()
+    url, reported = postgres.fresh(), threading.Event()
     lease = Lease(url, 6.0)  # it looks every two seconds
     assert lease.acquire()
     journal = Journal(PostgresStore(url, lease))
-    journal.db.add_loss_callback(told.set)
+    journal.db.add_loss_callback(reported.set)
     assert not journal.db.loss_reason()
     end_sessions(postgres, "lease")
-    assert told.wait(300)
+    assert reported.wait(300)
     assert "the lease of the run is lost" in journal.db.loss_reason()
     with pytest.raises(JournalLost, match="the lease of the run is lost"):
         journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)

@@ -91,9 +91,9 @@ def test_the_names_of_others(mean: str, variance: str) -> None:
 
 @pytest.mark.parametrize("rounds", [False, True])
 @pytest.mark.parametrize(
-    ("place", "told"), [(4, r"one.running_var\[1\] = -0.25 "), (8, r"two.running_var\[0\]")]
+    ("place", "reported"), [(4, r"one.running_var\[1\] = -0.25 "), (8, r"two.running_var\[0\]")]
 )
-def test_no_variance_is_below_zero(tmp_path: Path, place: int, told: str, rounds: bool) -> None:
+def test_no_variance_is_below_zero(tmp_path: Path, place: int, reported: str, rounds: bool) -> None:
     """Whoever sends one is told which, and nothing of it is anywhere."""
     journal, run = open_engine(tmp_path, replace(REGIME, rounds=rounds), layout=NORMED)
     device, rows = run.device_id("pi"), journal_rows(tmp_path)
@@ -101,7 +101,7 @@ def test_no_variance_is_below_zero(tmp_path: Path, place: int, told: str, rounds
     bad = with_statistics(sparse_update(1, 0, {1: 1.0}), hostile(place, -0.25))
     (answer,) = commit(run, [push(device, bad)])
     assert isinstance(answer, BadStatistics)
-    with pytest.raises(BadStatistics, match=told):
+    with pytest.raises(BadStatistics, match=reported):
         raise answer
     assert run.theta()[1].tobytes() == theta
     assert journal_rows(tmp_path) == rows

@@ -337,11 +337,11 @@ def classes(*parts: float, of: int = 100) -> EvaluationHistory:
 
 
 def evaluated(course: EvaluationHistory, times: int, *parts: float, of: int = 100) -> EvaluationHistory:
-    told = tuple((round(part * of), of) for part in parts)
+    reported = tuple((round(part * of), of) for part in parts)
     for _ in range(times):
         version = 50 * course.count
         course = course.with_evaluation(
-            Evaluation(version, NOW, 0.5, course.count / 1000, 0, 0, {}, told), None
+            Evaluation(version, NOW, 0.5, course.count / 1000, 0, 0, {}, reported), None
         )
     return course
 
@@ -381,8 +381,8 @@ def test_classes_that_are_not_lost(course: EvaluationHistory, why: str) -> None:
 def test_rare_classes_are_no_fault() -> None:
     course = EvaluationHistory()
     for n in range(40):
-        told = ((900, 1000), (900, 1000), (0, 100))
-        course = course.with_evaluation(Evaluation(50 * n, NOW, 0.5, n / 1000, 0, 0, {}, told), None)
+        reported = ((900, 1000), (900, 1000), (0, 100))
+        course = course.with_evaluation(Evaluation(50 * n, NOW, 0.5, n / 1000, 0, 0, {}, reported), None)
     assert kinds(RunStatus(NOW, 2000, history=course)) == []
 
 
@@ -445,11 +445,13 @@ def test_a_device_whose_data_the_model_knows_as_well(status: RunStatus, why: str
 
 
 def test_who_loses_a_class_does_not_overfit() -> None:
-    def after(told: tuple[tuple[int, int], ...]) -> EvaluationHistory:
+    def after(reported: tuple[tuple[int, int], ...]) -> EvaluationHistory:
         made = EvaluationHistory()
         for n in range(40):
             test, training = 0.5 + abs(n - 20) / 40, 1 - n / 45
-            made = made.with_evaluation(Evaluation(n * 50, NOW + n, test, n / 1000, 0, 0, {}, told), training)
+            made = made.with_evaluation(
+                Evaluation(n * 50, NOW + n, test, n / 1000, 0, 0, {}, reported), training
+            )
         return made
 
     every, one = ((90, 100), (90, 100), (90, 100)), ((90, 100), (90, 100), (0, 100))

@@ -58,9 +58,9 @@ async def test_whatever_a_leader_says_is_wrong_is_one_line(octets: bytes) -> Non
         error = aiohttp.WSServerHandshakeError(None, (), status=404)  # type: ignore[arg-type]
         hopeless = await one.diagnose(http, one.url / "v1/gateway", error)
         assert hopeless is not None
-        told = str(hopeless)
-        assert len(told) < 400
-        assert told.isprintable()
+        reported = str(hopeless)
+        assert len(reported) < 400
+        assert reported.isprintable()
 
 
 async def test_a_file_may_take_as_long_as_its_line_needs() -> None:

@@ -360,9 +360,9 @@ def test_a_quarantine_ends_by_itself_and_grows(register: Register, clock: Clock,
             with pytest.raises(Quarantined, match=r"until 1970-01-01 .* UTC: reasons;.*device release pi"):
                 pi.speak(one, credential)
         clock.now += lasted[-1] - 1
-        with pytest.raises(Quarantined) as told:
+        with pytest.raises(Quarantined) as reported:
             pi.speak(register, credential)
-        assert told.value.seconds == 1
+        assert reported.value.seconds == 1
         clock.now += 1
         pi.speak(register, credential)
     assert lasted == [min(LONGEST_SECONDS, FIRST_SECONDS * 2**n) for n in range(9)]

@@ -181,10 +181,10 @@ def test_who_finds_another_leader_waits(
     """Where there is no place for what is followed, nothing is."""
     url = postgres.fresh()
     config = parse(overrides=[f"journal.url={url}"])
-    told: list[tuple[str, int | None]] = []
+    reported: list[tuple[str, int | None]] = []
 
     def wait(why: str, followed: int | None) -> None:
-        told.append((why, followed))
+        reported.append((why, followed))
         raise InterruptedError  # an OSError, as of a database that is gone
 
     with closing(open_journal(url, LEASE, holder="other:8470")) as leader:
@@ -195,6 +195,6 @@ def test_who_finds_another_leader_waits(
             claim_run(tmp_path, "server.directory", LAYOUT, THETA, config, wait=wait, place=place),
         ):
             raise AssertionError("it is the other's")
-    assert told == [("other:8470 hosts the run", version)]
+    assert reported == [("other:8470 hosts the run", version)]
     with open_register(tmp_path) as (register, _):  # as edgeflock token and edgeflock device do
         assert register.tokens == {}

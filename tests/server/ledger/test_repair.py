@@ -99,9 +99,9 @@ def test_what_is_kept_is_what_it_was(run: Run, to: int) -> None:
     with closing(Journal(path)) as journal:
         kept = replay(journal, LAYOUT)
         (*_, last) = journal.regimes()
-        told = journal.run()
-        assert told is not None
-        assert told.run == done.run != "run"
+        reported = journal.run()
+        assert reported is not None
+        assert reported.run == done.run != "run"
         assert [evaluation.version for evaluation in journal.evaluations()] == [v for v in (9, 26) if v <= to]
         assert [account.ingress for account in journal.accounts()] == [300, 500, 0]
     assert (kept.version, kept.theta.tobytes()) == (to, thetas[to])

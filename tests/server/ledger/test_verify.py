@@ -16,7 +16,7 @@ from tests.server.pushes import LAYOUT, Watched, copy_as_killed, sparse_update
 NEXT = sparse_update(1, 4, {3: 0.5})
 
 
-def told(directory: Path, frame: bytes) -> list[str]:
+def reported(directory: Path, frame: bytes) -> list[str]:
     """What `verify` says of a run of four updates, behind which a journal has `frame`."""
     (directory / "run").mkdir()
     run = Watched(directory / "run")
@@ -41,7 +41,7 @@ def told(directory: Path, frame: bytes) -> list[str]:
 
 
 def test_an_update_as_it_came_is_whole(tmp_path: Path) -> None:
-    assert told(tmp_path, wire.encode(NEXT)) == []
+    assert reported(tmp_path, wire.encode(NEXT)) == []
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_an_update_as_it_came_is_whole(tmp_path: Path) -> None:
     ],
 )
 def test_a_record_that_is_no_update_of_its_row_is_damage(tmp_path: Path, forged: Update, why: str) -> None:
-    (damage,) = told(tmp_path, wire.encode(forged))
+    (damage,) = reported(tmp_path, wire.encode(forged))
     assert damage.startswith("version 5 is not a valid update of the model: ")
     assert why in damage
 
 
 @pytest.mark.parametrize("octets", [b"\xc1", wire.encode(Pull(None))])
 def test_a_record_that_is_no_update_at_all_is_damage(tmp_path: Path, octets: bytes) -> None:
-    (damage,) = told(tmp_path, octets)
+    (damage,) = reported(tmp_path, octets)
     assert damage.startswith("version 5 is not a valid update of the model: ")

@@ -18,11 +18,11 @@ def test_a_count_of_late_forgets_and_begins_anew_with_its_process() -> None:
 
 def test_what_a_full_disk_did_not_take_is_no_buffer_without_room() -> None:
     device, statuses = Device("pi", 1), DeviceStatuses(lambda number: None)
-    told: list[Facts] = [
+    reported: list[Facts] = [
         {"drops": 3, "came": 9},
         {"drops": 60, "unwritten": 50, "came": 99, "quarantined": 0},
     ]
-    for second, facts in enumerate(told):
+    for second, facts in enumerate(reported):
         device.statistics.telemetry = facts
         status = statuses.status(device, 10.0 + second, second)
     assert (status.recent_drops, status.unwritten_samples, status.total_drops, status.samples) == (
@@ -45,7 +45,7 @@ def test_what_is_no_number_is_told_of_nobody() -> None:
 
 def test_what_devices_say_of_their_own_evaluations() -> None:
     device, statuses = Device("pi", 1), DeviceStatuses(lambda number: None)
-    told: list[Facts] = [
+    reported: list[Facts] = [
         {"cpu": 3},
         {"eval.eval_acc": 0.25, "eval.num-examples": 10},
         {"cpu": 4, "eval.eval_acc": 0.25, "eval.num-examples": 10},
@@ -55,7 +55,7 @@ def test_what_devices_say_of_their_own_evaluations() -> None:
         {"eval.accuracy": 1, "eval.loss": 0.75, "eval.num-examples": 1e9},
     ]
     seen = []
-    for facts in told:
+    for facts in reported:
         device.statistics.telemetry = facts
         status = statuses.status(device, 10.0, 10.0)
         seen.append((status.accuracy, status.evaluations))

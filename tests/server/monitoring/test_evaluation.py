@@ -29,10 +29,10 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
         return ModelScores(float(theta[0]), 0.5)
 
     history: list[Evaluation] = []
-    told: list[Evaluation | None] = []
+    reported: list[Evaluation | None] = []
     async with hosting(tmp_path, "end.updates=1") as hosted, link(hosted.port) as device:
         evaluator = Evaluator(
-            hosted.engine, hosted.writer, hosted.registry, Meter(), evaluate, 0.001, history, told.append
+            hosted.engine, hosted.writer, hosted.registry, Meter(), evaluate, 0.001, history, reported.append
         )
         running = asyncio.create_task(evaluator.run())
         while "somebody's own" not in caplog.text:
@@ -47,7 +47,7 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
         assert evaluator.failed_at is None
         assert evaluator.state == "finished"
         assert evaluator.end_reason == "it has its 1 update"
-        assert told == [None, *history]
+        assert reported == [None, *history]
         assert [(seen.version, seen.loss) for seen in history] == [(1, float(hosted.engine.theta()[1][0]))]
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -57,7 +57,7 @@ async def test_a_failed_evaluation_neither_stops_the_run_nor_hides(
 async def test_the_last_evaluation_alone_keeps_its_classes(tmp_path: Path) -> None:
     """What is kept of a long run does not grow with them."""
     history: list[Evaluation] = []
-    told: list[Evaluation | None] = []
+    reported: list[Evaluation | None] = []
     right = iter(range(9))
     async with hosting(tmp_path, "end.updates=2") as hosted, link(hosted.port) as device:
         evaluator = Evaluator(
@@ -68,7 +68,7 @@ async def test_the_last_evaluation_alone_keeps_its_classes(tmp_path: Path) -> No
             lambda theta: ModelScores(1.0, 0.5, classes=((next(right), 9),)),
             0.001,
             history,
-            told.append,
+            reported.append,
         )
         running = asyncio.create_task(evaluator.run())
         await device.join()
@@ -81,7 +81,7 @@ async def test_the_last_evaluation_alone_keeps_its_classes(tmp_path: Path) -> No
             await running
     classes = [one.classes for one in history]
     assert classes == [()] * (len(history) - 1) + [((len(history) - 1, 9),)]
-    assert [one.classes for one in told if one is not None] == [((n, 9),) for n in range(len(told))]
+    assert [one.classes for one in reported if one is not None] == [((n, 9),) for n in range(len(reported))]
 
 
 async def test_a_model_that_has_lost_all_goes_back_and_whoever_listens_is_told(tmp_path: Path) -> None:

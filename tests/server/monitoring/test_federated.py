@@ -7,11 +7,11 @@ from edgeflock.shared.protocol.messages import Facts
 
 
 def test_metrics_are_means_by_examples() -> None:
-    told: list[Facts] = [
+    reported: list[Facts] = [
         {"eval.accuracy": 0.5, "eval.num-examples": 10},
         {"eval.accuracy": 0.8, "eval.num-examples": 20},
     ]
-    assert combine_evaluations(told) == {"accuracy": pytest.approx(0.7), "num-examples": 30}
+    assert combine_evaluations(reported) == {"accuracy": pytest.approx(0.7), "num-examples": 30}
     assert combine_evaluations([{"eval.accuracy": 0.5}, {}]) is None
 
 

@@ -21,14 +21,16 @@ from tests.server.pushes import open_engine as plain_engine
 
 
 def test_it_is_told_once_that_updates_count_nothing_and_that_they_count_again(tmp_path: Path) -> None:
-    told: list[tuple[int, str]] = []
+    reported: list[tuple[int, str]] = []
     journal, engine = plain_engine(tmp_path)
     with closing(journal):
-        guarding = GuardRunner(engine, Writer(engine), None, lambda device, text: told.append((device, text)))
+        guarding = GuardRunner(
+            engine, Writer(engine), None, lambda device, text: reported.append((device, text))
+        )
         for sequence, (device, share) in enumerate(((1, 0.0), (1, 0.0), (2, 0.5), (1, 0.2), (2, 0.0)), 1):
             made = Accepted(Receipt(sequence, sequence, None), 0, share)
             guarding.record(push(device, sparse_update(sequence, 0, {0: 1.0})), made)
-    assert [(device, text.split(":")[0]) for device, text in told] == [
+    assert [(device, text.split(":")[0]) for device, text in reported] == [
         (1, "the defence drops its updates; they do not change the model (defence.mode)"),
         (1, "its updates count again"),
         (2, "the defence drops its updates; they do not change the model (defence.mode)"),
@@ -37,12 +39,12 @@ def test_it_is_told_once_that_updates_count_nothing_and_that_they_count_again(tm
 
 def test_nobody_is_blamed_for_an_update_that_could_not_count(tmp_path: Path) -> None:
     """A run's first ones, and those beyond a device's part of the latest."""
-    told: list[tuple[int, str]] = []
+    reported: list[tuple[int, str]] = []
     settings = parse(overrides=["defence.mode=clip"], tables=CHOICES)
     with closing(Journal(tmp_path / "journal.sqlite", durable=False)) as journal:
         journal.begin_run("run", "package:Model", LAYOUT, THETA, 0.0)
         engine = open_engine(journal, LAYOUT, settings)
-        guarding = GuardRunner(engine, Writer(engine), None, lambda *news: told.append(news))
+        guarding = GuardRunner(engine, Writer(engine), None, lambda *news: reported.append(news))
         for name in "abcdefgh":
             engine.device_id(name)
         shares = []
@@ -55,7 +57,7 @@ def test_nobody_is_blamed_for_an_update_that_could_not_count(tmp_path: Path) -> 
                 guarding.record(each, answer)
     assert shares[:8] == [0.0] * 8
     assert 0 < shares[8:].count(0.0) < 200
-    assert told == []
+    assert reported == []
 
 
 async def test_the_engine_gets_a_gradient_and_one_that_fails_stops_nothing(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from edgeflock.server.sessions import GatewayConnection
 def line(updates: int) -> GatewayConnection:
     """One that has passed on so many updates, of 100 bytes each, and was sent 10 for each."""
     meter = SimpleNamespace(ingress=100 * updates, egress=10 * updates)
-    told = {"name": "one", "address": "192.0.2.1", "start_time": 5.0, "devices": 3, "waiting": 7}
-    return cast(GatewayConnection, SimpleNamespace(**told, updates=updates, meter=meter))
+    reported = {"name": "one", "address": "192.0.2.1", "start_time": 5.0, "devices": 3, "waiting": 7}
+    return cast(GatewayConnection, SimpleNamespace(**reported, updates=updates, meter=meter))
 
 
 def test_rates_are_of_the_last_ten_seconds() -> None:

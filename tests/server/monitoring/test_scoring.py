@@ -194,5 +194,5 @@ def test_what_is_right_of_each_class_is_of_the_batches_since_the_last_time() -> 
     predicted = flat.evaluation_module(theta)(output).argmax(1)
     for _ in range(2):
         classes = scores.evaluate(flat, data, theta).classes
-        told = reference.confusion_matrix(target, predicted)
-        assert [*classes] == [(told[n, n], told[n].sum()) for n in range(4)]
+        reported = reference.confusion_matrix(target, predicted)
+        assert [*classes] == [(reported[n, n], reported[n].sum()) for n in range(4)]

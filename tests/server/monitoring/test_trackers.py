@@ -22,12 +22,12 @@ EVALUATIONS = [
 
 def write(directory: Path, *names: str, failed: list[str] | None = None) -> None:
     """Two lives of a server."""
-    told: list[str] = [] if failed is None else failed
+    reported: list[str] = [] if failed is None else failed
     for evaluation in EVALUATIONS:
-        trackers = Trackers(names, RunInfo("abc123", directory, {"model.seed": 7}), told.append)
+        trackers = Trackers(names, RunInfo("abc123", directory, {"model.seed": 7}), reported.append)
         trackers.write(evaluation)
         trackers.close()
-    assert failed is not None or not told, told
+    assert failed is not None or not reported, reported
 
 
 def test_jsonl(tmp_path: Path) -> None:
@@ -158,12 +158,12 @@ def test_one_that_fails_is_told_of_and_left_alone(tmp_path: Path, monkeypatch: p
             raise OSError("no network")
 
     monkeypatch.setitem(sys.modules, "wandb", Broken("wandb"))
-    told: list[str] = []
-    trackers = Trackers(["wandb", "jsonl", "jsonl"], RunInfo("abc123", tmp_path, {}), told.append)
+    reported: list[str] = []
+    trackers = Trackers(["wandb", "jsonl", "jsonl"], RunInfo("abc123", tmp_path, {}), reported.append)
     for evaluation in EVALUATIONS:
         trackers.write(evaluation)
     trackers.close()
-    assert told == ["the tracker wandb failed and is given up: no network"]
+    assert reported == ["the tracker wandb failed and is given up: no network"]
     assert len((tmp_path / "evaluations.jsonl").read_text().splitlines()) == 2
 
 

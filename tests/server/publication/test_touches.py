@@ -13,11 +13,11 @@ def test_each_version_is_told_and_the_values_are_those_of_now() -> None:
     touches.add(np.array([], np.int64))
     touches.add(np.array([4]))
     theta[4] = 40
-    told = touches.take(theta)
-    assert told is not None
-    assert told.counts == [2, 0, 1]
-    assert told.indices.tolist() == [1, 4, 4]
-    assert told.values.tolist() == [1, 40, 40, 10, 11], "the running statistics move with every update"
+    reported = touches.take(theta)
+    assert reported is not None
+    assert reported.counts == [2, 0, 1]
+    assert reported.indices.tolist() == [1, 4, 4]
+    assert reported.values.tolist() == [1, 40, 40, 10, 11], "the running statistics move with every update"
     assert touches.take(theta) is None, "it was told"
 
 
@@ -27,11 +27,11 @@ def test_what_changes_all_of_it_is_told_whole() -> None:
     touches.add(np.array([1]))
     touches.add(slice(None))
     touches.add(np.array([2]))
-    told = touches.take(theta)
-    assert told is not None
-    assert (told.counts, told.is_reset) == (None, False)
-    assert told.values.tolist() == [0, 1, 2]
+    reported = touches.take(theta)
+    assert reported is not None
+    assert (reported.counts, reported.is_reset) == (None, False)
+    assert reported.values.tolist() == [0, 1, 2]
     touches.reset()
-    told = touches.take(theta)
-    assert told is not None
-    assert told.is_reset
+    reported = touches.take(theta)
+    assert reported is not None
+    assert reported.is_reset

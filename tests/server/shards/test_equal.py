@@ -90,11 +90,11 @@ class Run:
 
     def follow(self) -> None:
         """Take what has changed, as a gateway is told it."""
-        told = self.engine.outlet.changes()
-        if told is not None and told.counts is None:
-            self.followed = told.values
-        elif told is not None:
-            self.followed[told.indices], statistics = np.split(told.values, [told.indices.size])
+        reported = self.engine.outlet.changes()
+        if reported is not None and reported.counts is None:
+            self.followed = reported.values
+        elif reported is not None:
+            self.followed[reported.indices], statistics = np.split(reported.values, [reported.indices.size])
             self.followed[self.layout.parameters.size :] = statistics
         assert self.followed.tobytes() == self.engine.parameters.theta.tobytes()
 
@@ -103,7 +103,7 @@ class Run:
         self.engine = self._opened(place)
 
     def commit(self, pushes: Sequence[Push], now: float) -> list[object]:
-        return [(push.device, told(answer)) for push, answer in self.engine.commit(pushes, now)]
+        return [(push.device, reported(answer)) for push, answer in self.engine.commit(pushes, now)]
 
     @property
     def bits(self) -> tuple[object, ...]:
@@ -118,7 +118,7 @@ class Run:
         )
 
 
-def told(answer: Answer) -> object:
+def reported(answer: Answer) -> object:
     return (type(answer), str(answer)) if isinstance(answer, Refused) else answer
 
 

@@ -19,9 +19,9 @@ from edgeflock.server.web import hindrance
     ],
 )
 def test_each_address_has_its_hindrance(address: str, fingerprint: str, said: str) -> None:
-    told = hindrance(address, fingerprint)
-    assert said in told
-    assert bool(told) is bool(said)
+    reported = hindrance(address, fingerprint)
+    assert said in reported
+    assert bool(reported) is bool(said)
 
 
 def test_the_fingerprint_is_that_of_the_servers_own_certificate_alone(tmp_path: Path) -> None:

@@ -99,9 +99,11 @@ def test_all_columns_that_are_numbers_are_named_to_be_copied(tmp_path: Path) -> 
     names = [f"sensor {place}" for place in range(30)]
     rows = [",".join((*("1" for _ in names), f"2026-11-24 {row}", "0")) for row in range(30)]
     text = "\n".join((",".join((*names, "time", "y")), *rows)) + "\n"
-    with pytest.raises(ConfigError, match=r"time holds 30 different texts in 30 rows, .*: &x=(.*)$") as told:
+    with pytest.raises(
+        ConfigError, match=r"time holds 30 different texts in 30 rows, .*: &x=(.*)$"
+    ) as reported:
         datasets.load(csv(tmp_path / "w.csv", text, "?label=y"), "test")
-    chosen = str(told.value).partition("&x=")[2]
+    chosen = str(reported.value).partition("&x=")[2]
     assert chosen.split(",") == names
     assert datasets.load(csv(tmp_path / "w.csv", text, f"?label=y&x={chosen}"), "test").x.shape == (30, 30)
 
@@ -247,6 +249,8 @@ def test_a_path_that_is_not_there_is_told_from_where(
 ) -> None:
     """Settings are often read from another folder than the one that they are in."""
     monkeypatch.chdir(tmp_path)
-    told = rf"there is no such file; paths are relative to the command's folder, {re.escape(str(tmp_path))}$"
-    with pytest.raises(ConfigError, match=told):
+    reported = (
+        rf"there is no such file; paths are relative to the command's folder, {re.escape(str(tmp_path))}$"
+    )
+    with pytest.raises(ConfigError, match=reported):
         datasets.read(f"{scheme}:../rows.csv", "test")

@@ -124,11 +124,13 @@ def test_what_is_wrong_with_a_certificate(
     """One that is not yet valid will be: the clock of a board without a battery is late until it is set."""
     path = certificate(tmp_path / "pem", begins=begins, ends=ends)
     error = distrusted(path, path, host)
-    told = permanent_error("https://server", error)
-    assert (told is None) == (words is None)
+    reported = permanent_error("https://server", error)
+    assert (reported is None) == (words is None)
     if words is not None:
-        assert str(told).startswith("https://server shows a certificate that this machine does not trust (")
-        assert str(told).endswith(words)
+        assert str(reported).startswith(
+            "https://server shows a certificate that this machine does not trust ("
+        )
+        assert str(reported).endswith(words)
 
 
 def test_an_unknown_authority_is_told_however_it_is_wrapped(tmp_path: Path) -> None:

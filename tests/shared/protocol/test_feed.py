@@ -133,7 +133,7 @@ def other(**values: Any) -> list[Any]:
     return list((dict(zip(DeviceRow._fields, PI, strict=True)) | values).values())
 
 
-def told(**entries: Any) -> dict[str, Any]:
+def reported(**entries: Any) -> dict[str, Any]:
     """The overview as it is not."""
     overview: dict[str, Any] = msgpack.unpackb(feed.encode(GOOD))["overview"]
     return overview | entries
@@ -161,7 +161,7 @@ def edited(**entries: Any) -> bytes:
         (edited(devices=[other(state=["idle"])]), "delta.devices.state must be one of"),
         (edited(events=[[1.0, "exploded", None, ""]]), "delta.events.kind must be one of .*'exploded'"),
         (
-            edited(overview=told(findings=[["tired", "warning", None, 1.0, "", ""]])),
+            edited(overview=reported(findings=[["tired", "warning", None, 1.0, "", ""]])),
             "findings.kind must be one of",
         ),
         (edited(overview={}), "delta.overview has the keys"),

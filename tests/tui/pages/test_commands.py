@@ -47,10 +47,10 @@ def test_what_a_line_means(line: str, command: Command) -> None:
     ],
 )
 def test_what_is_no_command_is_told_in_a_line(line: str, complaint: str) -> None:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as reported:
         parse(line)
-    assert complaint in str(told.value)
-    assert "\n" not in str(told.value)
+    assert complaint in str(reported.value)
+    assert "\n" not in str(reported.value)
 
 
 def test_which_device_it_is_for() -> None:

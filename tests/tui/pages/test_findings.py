@@ -24,12 +24,14 @@ DISK = Finding("disk", "critical", None, 0.0, "the disk is nearly full", "make r
 
 
 def test_the_strip_has_the_worst_and_how_many_more() -> None:
-    told = unwell(DISK, LABELS)
-    told = replace(told, time=240.0)
-    assert plain_text([strip(told, 80)]).strip().split("  ")[0] == "✕ disk the disk is nearly full, for 4m"
-    assert plain_text([strip(told, 80)]).rstrip().endswith("+4 more")
+    reported = unwell(DISK, LABELS)
+    reported = replace(reported, time=240.0)
+    assert (
+        plain_text([strip(reported, 80)]).strip().split("  ")[0] == "✕ disk the disk is nearly full, for 4m"
+    )
+    assert plain_text([strip(reported, 80)]).rstrip().endswith("+4 more")
     for width in (20, 40, 80, 200):
-        assert line_width(strip(told, width)) <= width
+        assert line_width(strip(reported, width)) <= width
     assert strip(state(14, 60), 80) == []
 
 
@@ -40,14 +42,14 @@ def test_the_page_has_all_and_the_chosen_one_is_in_sight(size: tuple[int, int]) 
         Finding("hot", "warning", f"pi4-{n}", 0.0, f"it is at {n} degrees, and has been for long", "cool it")
         for n in range(50)
     ]
-    told = unwell(DISK, *many)
+    reported = unwell(DISK, *many)
     for at in range(51):
-        lines = findings_page(told, at, width, height)
+        lines = findings_page(reported, at, width, height)
         assert len(lines) == height
         assert all(line_width(line) == width for line in lines)
         (chosen,) = [text for line in lines for text, ink in line if ink == "cursor"]
         assert (f"pi4-{at - 1} " if at else "disk") in chosen
-    whole = plain_text(findings_page(told, 0, 80, 200))
+    whole = plain_text(findings_page(reported, 0, 80, 200))
     for n in range(50):
         assert f"it is at {n} degrees, and has been for long" in whole
     assert "51 findings, the worst first; 3 more that are less grave" in whole
@@ -61,30 +63,30 @@ def test_the_table_marks_the_devices_that_a_finding_names() -> None:
         shown = DeviceTable(list(of.devices.values()), COLUMNS[1:], View(), Window(cursor=-1))
         return plain_text(fleet_page(of, shown, 100, 20))
 
-    told = table(unwell(hotter, LABELS))
-    (row,) = [line for line in told.splitlines() if " pi4 " in line and "pi4-5" in line]
+    reported = table(unwell(hotter, LABELS))
+    (row,) = [line for line in reported.splitlines() if " pi4 " in line and "pi4-5" in line]
     assert row.startswith(" ✕ pi4-5 "), "the worst that is wrong with it"
-    assert "✕ pi4-10" not in told
+    assert "✕ pi4-10" not in reported
     assert "✕ pi4-5" not in table(state(14, 60))
 
 
 def test_a_device_s_page_has_its_own_and_what_to_do() -> None:
-    told = unwell(DISK, LABELS)
-    row = next(row for row in told.devices.values() if row.name == "pi4-5")
-    lines = plain_text(device_page(told, row, (), 100, 40))
+    reported = unwell(DISK, LABELS)
+    row = next(row for row in reported.devices.values() if row.name == "pi4-5")
+    lines = plain_text(device_page(reported, row, (), 100, 40))
     assert "▲ disagrees pi4-5 its updates point away" in lines
     assert "look at its labels" in lines
     assert "nearly full" not in lines
 
 
 def test_why_a_device_left_is_on_its_page() -> None:
-    told = state(14, 60)
-    row = next(row for row in told.devices.values() if row.state == "away")
+    reported = state(14, 60)
+    row = next(row for row in reported.devices.values() if row.state == "away")
     assert row.why_left is not None
-    assert f"away: {row.why_left}" in plain_text(device_page(told, row, (), 100, 40))
+    assert f"away: {row.why_left}" in plain_text(device_page(reported, row, (), 100, 40))
 
 
 def test_without_a_screen_all_are_there() -> None:
-    told = summary(unwell(DISK, LABELS))["findings"]
-    assert [finding["text"] for finding in told] == ["the disk is nearly full", "its updates point away"]
-    assert told[1]["remedy"] == "look at its labels"
+    reported = summary(unwell(DISK, LABELS))["findings"]
+    assert [finding["text"] for finding in reported] == ["the disk is nearly full", "its updates point away"]
+    assert reported[1]["remedy"] == "look at its labels"

@@ -23,7 +23,7 @@ def ending(
 
 
 @pytest.mark.parametrize(
-    ("run", "told"),
+    ("run", "reported"),
     [
         (ending(0, 0, past=60), (None, None)),
         (ending(1200, 0, past=60), (90.0, 0.25)),
@@ -37,9 +37,9 @@ def ending(
     ],
 )
 def test_what_ends_the_run_first_says_how_far_it_is(
-    run: MonitorState, told: tuple[float | None, float | None]
+    run: MonitorState, reported: tuple[float | None, float | None]
 ) -> None:
-    assert progress(run) == pytest.approx(told) if None not in told else progress(run) == told
+    assert progress(run) == pytest.approx(reported) if None not in reported else progress(run) == reported
 
 
 def test_the_header_says_when_a_run_of_seconds_ends() -> None:

@@ -15,10 +15,10 @@ from tests.tui.runs import state
 def with_everything() -> MonitorState:
     """Every number that there may be, and each as long as it gets."""
     made = state(14, 60)
-    told = replace(
+    reported = replace(
         made.overview, cnc=0.123, shared_samples=999_999, reduction=15_723.4, dense_bytes=10**12, loss=4.1e6
     )
-    return replace(made, overview=told, device_ingress=10**7, device_egress=9 * 10**8)
+    return replace(made, overview=reported, device_ingress=10**7, device_egress=9 * 10**8)
 
 
 def test_traffic_is_shown_both_ways_and_against_dense() -> None:

@@ -11,9 +11,9 @@ from tests.tui.runs import frames, spread
 
 
 def of(gateways: int, shards: int = 0, restored: int = 0) -> MonitorState:
-    told = (spread(frame, gateways, shards, restored) for frame in frames(14, 60))
-    made = reduce(None, next(told))
-    for frame in told:
+    reported = (spread(frame, gateways, shards, restored) for frame in frames(14, 60))
+    made = reduce(None, next(reported))
+    for frame in reported:
         made = reduce(made, frame)
     return made
 

@@ -37,14 +37,14 @@ async def test_a_run_without_devices_says_what_to_do() -> None:
 
 async def test_a_feed_that_stalls_ages_on_the_screen_and_one_that_ends_is_found_again() -> None:
     now = 100.0
-    told = list(frames(4, 10))
-    async with serving(*told[:3]) as server:
+    reported = list(frames(4, 10))
+    async with serving(*reported[:3]) as server:
         live = Live(FeedClient(server.url, ""), clock=lambda: now, delays=lambda: repeat(0.2))
         async with screen(live) as pilot:
             await shows(pilot, "● live")
             now = 142.0
             await shows(pilot, "▲ stalled · data 42s old")
-            server.tell(told[3])
+            server.tell(reported[3])
             await shows(pilot, "● live")
             server.first, server.leaving = [], True
             server.hang_up()
@@ -53,7 +53,7 @@ async def test_a_feed_that_stalls_ages_on_the_screen_and_one_that_ends_is_found_
             server.leaving = False
             assert top(pilot).view.state is not None, "what was known stays"
             await until(pilot, lambda: len(server.watchers) == 1)
-            server.tell(*told[:1])
+            server.tell(*reported[:1])
             await shows(pilot, "● live")
 
 

@@ -82,18 +82,21 @@ async def test_the_configuration_scrolls_and_marks_what_was_changed() -> None:
 
 @pytest.mark.slow
 async def test_the_device_page_has_the_history_of_the_server_and_goes_on_with_the_feed() -> None:
-    told: list[Frame] = list(frames(14, 61))
-    async with serving(*told[:61]) as server, screen(Live(FeedClient(server.url, "")), size=WIDE) as pilot:
-        row = next(row for row in told[0].devices if row.name == "jetson-1")
+    reported: list[Frame] = list(frames(14, 61))
+    async with (
+        serving(*reported[:61]) as server,
+        screen(Live(FeedClient(server.url, "")), size=WIDE) as pilot,
+    ):
+        row = next(row for row in reported[0].devices if row.name == "jetson-1")
         server.history = (row, [Point(BEGAN + n, 2.0 - n / 100, n % 5, 600 * n) for n in range(1, 60)])
         await pilot.press("2")
         await shows(pilot, "▌jetson-1")
         await pilot.press("enter")
         device = top(pilot).view.device
         await until(pilot, lambda: len(device.points) == 59)
-        server.tell(told[61])
+        server.tell(reported[61])
         await until(pilot, lambda: len(device.points) == 60)
-        assert device.points[-1].loss == next(r.loss for r in told[61].devices if r.name == "jetson-1")
+        assert device.points[-1].loss == next(r.loss for r in reported[61].devices if r.name == "jetson-1")
         server.history = None
         await pilot.press("down")
         await shows(pilot, "no history of jetson-6: no such device")
@@ -116,21 +119,21 @@ async def test_a_finding_comes_up_and_goes() -> None:
 
 
 async def test_the_cursor_stays_on_its_finding_and_opens_its_device() -> None:
-    told = list(map(unwell, frames(14, 2)))
-    async with serving(told[0]) as server, screen(Live(FeedClient(server.url, ""))) as pilot:
+    reported = list(map(unwell, frames(14, 2)))
+    async with serving(reported[0]) as server, screen(Live(FeedClient(server.url, ""))) as pilot:
         await shows(pilot, "5 Findings 5")
         await pilot.press("5", "enter")
         await shows(pilot, "this finding has no device")
         await pilot.press("down")
         await until(pilot, lambda: top(pilot).view.pages["findings"].index == 1)  # type: ignore[attr-defined]
-        fewer = replace(told[1].overview, findings=told[1].overview.findings[1:], more_findings=0)
-        server.tell(replace(told[1], overview=fewer))
+        fewer = replace(reported[1].overview, findings=reported[1].overview.findings[1:], more_findings=0)
+        server.tell(replace(reported[1], overview=fewer))
         await shows(pilot, "5 Findings 2")
         await pilot.press("enter")
         await shows(pilot, "jetson-1  ● training")
         await pilot.press("escape")
         await shows(pilot, "2 findings, the worst first")
-        server.tell(replace(told[2], overview=replace(told[2].overview, findings=())))
+        server.tell(replace(reported[2], overview=replace(reported[2].overview, findings=())))
         await shows(pilot, "nothing is wrong")
         await pilot.press("enter", "down", "up", "end", "home")
         await shows(pilot, "nothing is wrong")

@@ -33,14 +33,14 @@ async def test_a_replay_plays_stops_steps_and_seeks() -> None:
 
 
 async def test_a_live_display_freezes_and_steps_back_while_frames_come() -> None:
-    told = list(frames(4, 30))
-    async with serving(*told[:5]) as server, screen(Live(FeedClient(server.url, ""))) as pilot:
+    reported = list(frames(4, 30))
+    async with serving(*reported[:5]) as server, screen(Live(FeedClient(server.url, ""))) as pilot:
         view = top(pilot).view
         await until(pilot, lambda: view.state is not None and view.state.time == BEGAN + 4)
         await shows(pilot, "● live")
         await pilot.press("space")
         await shows(pilot, "‖ frozen")
-        server.tell(*told[5:9])
+        server.tell(*reported[5:9])
         await shows(pilot, "‖ frozen 4s back")
         assert view.state is not None
         assert view.state.time == BEGAN + 4

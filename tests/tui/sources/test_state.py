@@ -115,8 +115,8 @@ def test_the_last_evaluation_alone_keeps_its_classes() -> None:
     first, second = begun()
     state = reduce(None, first)
     for right in range(3):
-        told = Evaluation(right, BEGAN, 0.5, 0.5, 0, 0, {}, ((right, 9),))
-        state = reduce(state, replace(second, evaluations=(told,)))
+        reported = Evaluation(right, BEGAN, 0.5, 0.5, 0, 0, {}, ((right, 9),))
+        state = reduce(state, replace(second, evaluations=(reported,)))
     assert [one.classes for one in state.evaluations][-3:] == [(), (), ((2, 9),)]
     state = reduce(state, replace(second, evaluations=()))
     assert state.evaluations[-1].classes == ((2, 9),)

@@ -200,9 +200,11 @@ async def test_mqtt_over_tls_with_a_password_of_the_environment_or_a_file(
 async def test_a_broker_that_nobody_vouches_for_gets_no_password(guarded: tuple[Mosquitto, Path]) -> None:
     broker, signed = guarded
     async with broker:
-        with pytest.raises(ConfigError, match="shows a certificate that this machine does not trust") as told:
+        with pytest.raises(
+            ConfigError, match="shows a certificate that this machine does not trust"
+        ) as reported:
             await anext(open_source(f"mqtts://pi:secret@127.0.0.1:{broker.port}/sensors/+"))
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(reported.value)
         with pytest.raises(ConfigError, match="use a name that it is valid for"):
             await anext(open_source(f"mqtts://pi:secret@localhost:{broker.port}/sensors/+?ca={signed}"))
 

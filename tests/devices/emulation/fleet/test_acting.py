@@ -31,18 +31,18 @@ def file(**sections: dict[str, Any]) -> FleetFile:
 
 
 def played(fleet: FleetFile) -> tuple[FleetResult, list[Evaluation]]:
-    told: list[Evaluation] = []
-    result = run_fleet(prepare(fleet), 0, Callbacks(on_evaluated=told.append))
-    return result, told
+    reported: list[Evaluation] = []
+    result = run_fleet(prepare(fleet), 0, Callbacks(on_evaluated=reported.append))
+    return result, reported
 
 
 @pytest.mark.slow
 def test_it_learns_to_walk_and_the_same_seed_does_the_same() -> None:
-    result, told = played(file())
+    result, reported = played(file())
     assert result.ended == "complete"
-    assert told[-1].metrics == {"return": 8.0, "length": 8.0}
-    assert told[-1].loss == -8.0
-    assert told[-1].accuracy is None
+    assert reported[-1].metrics == {"return": 8.0, "length": 8.0}
+    assert reported[-1].loss == -8.0
+    assert reported[-1].accuracy is None
     again, _ = played(file())
     assert again.digest == result.digest
 
@@ -58,9 +58,9 @@ def test_it_learns_to_walk_and_the_same_seed_does_the_same() -> None:
     ids=str,
 )
 def test_it_goes_with_each_way_to_coordinate(coordination: dict[str, Any]) -> None:
-    result, told = played(file(coordination=coordination, end={"updates": 20}))
+    result, reported = played(file(coordination=coordination, end={"updates": 20}))
     assert result.ended == "complete"
-    assert told[-1].metrics["return"] is not None
+    assert reported[-1].metrics["return"] is not None
 
 
 def test_classes_of_devices_may_have_environments_of_their_own() -> None:

@@ -200,7 +200,7 @@ def test_the_same_pushes_leave_the_same_in_both(postgres: Cluster, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "reported"),
     [
         (
             "UPDATE updates SET loss = 7 WHERE version = 2",
@@ -212,7 +212,7 @@ def test_the_same_pushes_leave_the_same_in_both(postgres: Cluster, tmp_path: Pat
         ("DROP TABLE evaluations", "evaluations"),
     ],
 )
-def test_damage_is_found(postgres: Cluster, statement: str, told: str) -> None:
+def test_damage_is_found(postgres: Cluster, statement: str, reported: str) -> None:
     url = postgres.fresh()
     with closing(open_journal(url, LEASE)) as journal:
         journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
@@ -226,7 +226,7 @@ def test_damage_is_found(postgres: Cluster, statement: str, told: str) -> None:
         found = verify(url).damage
     except JournalDamaged as damage:
         found = [str(damage)]
-    assert any(told in text for text in found), found
+    assert any(reported in text for text in found), found
 
 
 def test_an_older_journal_is_refused_and_left_alone(postgres: Cluster) -> None:
@@ -235,10 +235,12 @@ def test_an_older_journal_is_refused_and_left_alone(postgres: Cluster) -> None:
         journal.begin_run("run 1", "package:Model", LAYOUT, THETA, 1.0)
     search_path = f"SET search_path = {url.rpartition('%3D')[2]}"
     postgres.execute(f"{search_path}; UPDATE lease SET schema = {SCHEMA - 1}")
-    told = f"has journal schema {SCHEMA - 1} and this Edgeflock reads {SCHEMA} only; open it with .* wrote it"
-    with pytest.raises(ConfigError, match=told):
+    reported = (
+        f"has journal schema {SCHEMA - 1} and this Edgeflock reads {SCHEMA} only; open it with .* wrote it"
+    )
+    with pytest.raises(ConfigError, match=reported):
         open_journal(url, LEASE)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=reported):
         verify(url)
     postgres.execute(f"{search_path}; UPDATE lease SET schema = {SCHEMA}")
     assert verify(url).damage == []
