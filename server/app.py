@@ -19,6 +19,8 @@ from edgeflock.server.coordination import Push
 from edgeflock.server.database import JournalLost, redact
 from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.evaluation.best_model import info_of
+from edgeflock.server.evaluation.evaluator import Evaluator
 from edgeflock.server.findings import AgreementTracker
 from edgeflock.server.hosting.background import Background
 from edgeflock.server.hosting.run import HostedRun
@@ -39,8 +41,6 @@ from edgeflock.server.http.model_exports import ModelExports
 from edgeflock.server.http.revocations import enforce
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Logins
-from edgeflock.server.monitoring.best_model import info_of
-from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed, flat_settings
 from edgeflock.server.monitoring.guarding import GuardRunner
 from edgeflock.server.monitoring.health import RunHealth

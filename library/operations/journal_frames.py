@@ -15,10 +15,10 @@ from pathlib import Path
 import msgpack
 
 from edgeflock.server.database import SqliteDatabase, map_sqlite_errors
+from edgeflock.server.evaluation.evaluator import has_diverged
 from edgeflock.server.journal.records import evaluation_from_row
 from edgeflock.server.journal.stores.chain import COVERED
 from edgeflock.server.journal.stores.schema import schema_of
-from edgeflock.server.monitoring.evaluation import has_diverged
 from edgeflock.shared.errors import ConfigError, JournalDamaged
 from edgeflock.shared.model.layout import Layout
 from edgeflock.shared.protocol.frames import (

@@ -13,8 +13,8 @@ from edgeflock.client.training import Trainer
 from edgeflock.projects.range_test import RangeTest
 from edgeflock.server.engine import check_limits
 from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.evaluation.episodes import EpisodeScores, check
 from edgeflock.server.hosting.weights import first_model
-from edgeflock.server.monitoring.episodes import EpisodeScores, check
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.shared.environments import Constants, is_environment, open_environment
 from edgeflock.shared.errors import ConfigError

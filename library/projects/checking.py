@@ -19,9 +19,9 @@ from edgeflock.projects.remarks import other_units, remarks
 from edgeflock.server.descent import Regime
 from edgeflock.server.engine import check_limits
 from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.evaluation.scoring import Scores
 from edgeflock.server.findings import REMEDY, Targets
 from edgeflock.server.hosting.weights import first_model
-from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.server.training_graph.export import export_model
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.fitting import read_as

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.monitoring.model_scores import Evaluate, ModelScores
+from edgeflock.server.evaluation.model_scores import Evaluate, ModelScores
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.protocol.app import Arrays
 from edgeflock.shared.settings.model import ModelSettings

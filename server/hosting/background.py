@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
-from edgeflock.server.monitoring.evaluation import Evaluator
+from edgeflock.server.evaluation.evaluator import Evaluator
 from edgeflock.server.roster import Hub
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.errors import Unavailable

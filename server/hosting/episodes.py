@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.monitoring.model_scores import ModelScores
+from edgeflock.server.evaluation.model_scores import ModelScores
 from edgeflock.shared.settings.model import ModelSettings
 
 TIMEOUT = 900.0
@@ -88,7 +88,7 @@ def serve() -> None:
     os.dup2(2, 1)  # an environment may print
     import torch
 
-    from edgeflock.server.monitoring.episodes import EpisodeScores
+    from edgeflock.server.evaluation.episodes import EpisodeScores
     from edgeflock.shared.environments import open_environment
     from edgeflock.shared.model.torch_module import FlatModule
 

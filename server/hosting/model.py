@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgeflock.server.engine import check_limits
+from edgeflock.server.evaluation import episodes
+from edgeflock.server.evaluation.model_scores import Evaluate, ModelScores
 from edgeflock.server.findings import Targets
 from edgeflock.server.hosting import trusting
 from edgeflock.server.hosting.episodes import EpisodeProcess
 from edgeflock.server.hosting.program_objects import ServerObjects
-from edgeflock.server.monitoring import episodes
 from edgeflock.server.monitoring.guarding import ComputeTrusted
-from edgeflock.server.monitoring.model_scores import Evaluate, ModelScores
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.environments import is_environment, open_environment
@@ -34,7 +34,7 @@ from edgeflock.shared.settings.config import Config
 if TYPE_CHECKING:
     from torch import nn
 
-    from edgeflock.server.monitoring.scoring import Scores
+    from edgeflock.server.evaluation.scoring import Scores
     from edgeflock.shared.model.torch_module import FlatModule
 
 
@@ -101,8 +101,8 @@ def _array_model(config: Config) -> HostedModel:
 
 def _module_model(config: Config, objects: ServerObjects, data: Description | None) -> HostedModel:
     # torch takes seconds to import and only hosting needs it.
+    from edgeflock.server.evaluation.scoring import Scores
     from edgeflock.server.hosting.weights import first_model
-    from edgeflock.server.monitoring.scoring import Scores
     from edgeflock.shared.model.torch_module import FlatModule
 
     if config.model.evaluate:
@@ -160,8 +160,8 @@ def _personal_model(
     data: Description | None,
 ) -> HostedModel:
     """Build a model whose personal layers are on the devices, which alone can evaluate it."""
+    from edgeflock.server.evaluation.scoring import Scores
     from edgeflock.server.hosting.weights import personal_layers
-    from edgeflock.server.monitoring.scoring import Scores
 
     needed = {"model.metrics": config.model.metrics, "metrics": objects.metrics, "evaluate": objects.evaluate}
     for key, value in needed.items():

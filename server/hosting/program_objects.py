@@ -11,7 +11,7 @@ from edgeflock.shared.data.datasets import Dataset
 if TYPE_CHECKING:
     from torch import nn
 
-    from edgeflock.server.monitoring.scoring import UserMetric
+    from edgeflock.server.evaluation.metrics import UserMetric
     from edgeflock.shared.model.modules.building import Make
 
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from edgeflock.server.descent import Place
 from edgeflock.server.engine import Engine
+from edgeflock.server.evaluation.best_model import info_of, save_best
+from edgeflock.server.evaluation.evaluator import FindSuspect, SaveBest
 from edgeflock.server.findings import REMEDY
 from edgeflock.server.hosting.model import ModelSetup, model_of
 from edgeflock.server.hosting.program_objects import NO_OBJECTS, ServerObjects
@@ -22,8 +24,6 @@ from edgeflock.server.identity import Audit, Authority, Register, write_admin_to
 from edgeflock.server.journal import DeviceTotals
 from edgeflock.server.ledger import Claim, Waiting, claim_run, largest_step, save_base, save_first_model
 from edgeflock.server.monitoring import trackers
-from edgeflock.server.monitoring.best_model import info_of, save_best
-from edgeflock.server.monitoring.evaluation import FindSuspect, SaveBest
 from edgeflock.server.monitoring.listeners import Callbacks
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.description import Description

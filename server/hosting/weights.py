@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from edgeflock.server.evaluation.best_model import BEST
 from edgeflock.server.journal import Journal
 from edgeflock.server.ledger import rebuild_model
-from edgeflock.server.monitoring.best_model import BEST
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.lora import is_adapter
 from edgeflock.shared.model.personal import Personal, SplitLayout, personal_names

@@ -3,10 +3,10 @@
 from aiohttp import web
 
 from edgeflock.server.connections import ConnectionLimits, GuardedConnection
+from edgeflock.server.evaluation.evaluator import Evaluator
 from edgeflock.server.http.model_exports import ModelExports
 from edgeflock.server.http.watchers import Watchers
 from edgeflock.server.identity import Audit, Authority, Logins, Register
-from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.monitoring.feed import Feed
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.listeners import Listeners

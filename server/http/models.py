@@ -10,6 +10,7 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
+from edgeflock.server.evaluation.best_model import BEST, summary
 from edgeflock.server.http.bodies import (
     add_etag,
     octets_response,
@@ -23,7 +24,6 @@ from edgeflock.server.http.keys import CONNECTION, EVALUATOR, GRAPHS, HOST, MODE
 from edgeflock.server.http.middleware import charge
 from edgeflock.server.http.roles import ADMIN, DEVICE, GRAPH, allows
 from edgeflock.server.ledger import BASE, FIRST_MODEL
-from edgeflock.server.monitoring.best_model import BEST, summary
 from edgeflock.shared.artifacts import digest_of, safetensors_file
 from edgeflock.shared.artifacts.safetensors_file import SavedModel
 from edgeflock.shared.errors import BadGraph, ConfigError, NotExportable

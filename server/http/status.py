@@ -9,12 +9,12 @@ from typing import Any
 from aiohttp import web
 
 from edgeflock.server.defence import DefenceGuard
+from edgeflock.server.evaluation.evaluator import Evaluator
+from edgeflock.server.evaluation.federated import combine_evaluations
 from edgeflock.server.http.bodies import problem
 from edgeflock.server.http.callers import caller_of, find_caller
 from edgeflock.server.http.keys import EVALUATOR, GATEWAYS, HEALTH, HOST, WATCHERS, WRITER
 from edgeflock.server.http.roles import DEVICE, EVERYBODY, VIEWER, allows
-from edgeflock.server.monitoring.evaluation import Evaluator
-from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.server.monitoring.feed import dense_bytes, document, pause_reason, settings, state
 from edgeflock.server.roster import Device, RateLimiters
 from edgeflock.server.sessions import GatewayConnection, RelayedDevice, RunHost

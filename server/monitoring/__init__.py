@@ -1,1 +1,1 @@
-"""Monitoring of a live run: evaluations, health, the feed, trackers, listeners."""
+"""Monitoring of a live run: health, the feed, the guard, trackers, listeners."""

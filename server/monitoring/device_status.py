@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
+from edgeflock.server.evaluation.federated import own_accuracy, own_evaluation
 from edgeflock.server.findings import AgreementAverages, DeviceStatus
-from edgeflock.server.monitoring.federated import own_accuracy, own_evaluation
 from edgeflock.server.roster import Device
 from edgeflock.shared.protocol.messages import Facts
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgeflock.server.defence import DefenceGuard
-from edgeflock.server.monitoring.evaluation import Evaluator
+from edgeflock.server.evaluation.evaluator import Evaluator
 from edgeflock.server.monitoring.health import RunHealth
 from edgeflock.server.monitoring.parts import PartRates
 from edgeflock.server.roster import Device

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from edgeflock.server.evaluation.evaluator import Evaluator
 from edgeflock.server.findings import (
     INTERVAL,
     AgreementTracker,
@@ -21,7 +22,6 @@ from edgeflock.server.findings import (
     diagnose,
 )
 from edgeflock.server.monitoring.device_status import DeviceStatuses, usual_loss
-from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.sessions import RunHost, Writer
 from edgeflock.shared.protocol.frames import EventKind, Finding
 

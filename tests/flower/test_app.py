@@ -14,10 +14,10 @@ from edgeflock.api.server import Server
 from edgeflock.client.flower.app import FlowerApp
 from edgeflock.client.run import run_client
 from edgeflock.client.training import WorkerProgress, attempts
+from edgeflock.server.evaluation.federated import combine_evaluations
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.http.keys import EVALUATOR, HOST
 from edgeflock.server.http.status import status
-from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.shared.errors import ConfigError, TrainingFailed
 from edgeflock.shared.settings.client import ClientSettings
 from edgeflock.shared.settings.config import parse

@@ -7,11 +7,12 @@ from functools import lru_cache
 
 from edgeflock.devices.emulation.config import FleetFile
 from edgeflock.server.engine import check_limits
+from edgeflock.server.evaluation import episodes
+from edgeflock.server.evaluation.episodes import EpisodeScores
+from edgeflock.server.evaluation.metrics import UserMetric
+from edgeflock.server.evaluation.scoring import Scores
 from edgeflock.server.findings import REMEDY, Targets
 from edgeflock.server.hosting import trusting
-from edgeflock.server.monitoring import episodes
-from edgeflock.server.monitoring.episodes import EpisodeScores
-from edgeflock.server.monitoring.scoring import Scores, UserMetric
 from edgeflock.shared.data import datasets
 from edgeflock.shared.data.datasets import Dataset
 from edgeflock.shared.environments import Environment, is_environment, open_environment

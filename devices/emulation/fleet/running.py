@@ -26,15 +26,15 @@ from edgeflock.devices.emulation.streams import EmulatedStream, StreamTally
 from edgeflock.server.coordination import Push
 from edgeflock.server.engine import Accepted
 from edgeflock.server.engine.welcome import welcome
+from edgeflock.server.evaluation.episodes import EpisodeScores
+from edgeflock.server.evaluation.federated import combine_evaluations
+from edgeflock.server.evaluation.model_scores import ModelScores
+from edgeflock.server.evaluation.scoring import Scores
 from edgeflock.server.hosting import trusting
 from edgeflock.server.hosting.weights import first_model, personal_layers
 from edgeflock.server.journal import Journal
 from edgeflock.server.ledger import open_engine
-from edgeflock.server.monitoring.episodes import EpisodeScores
-from edgeflock.server.monitoring.federated import combine_evaluations
 from edgeflock.server.monitoring.listeners import Applied, Callbacks
-from edgeflock.server.monitoring.model_scores import ModelScores
-from edgeflock.server.monitoring.scoring import Scores
 from edgeflock.shared.errors import Diverged
 from edgeflock.shared.model.fields import Fields, Inputs
 from edgeflock.shared.model.gradient import Gradient

@@ -20,8 +20,8 @@ from safetensors.numpy import load_file
 
 import edgeflock as ef
 from edgeflock.operations.status import print_status
+from edgeflock.server.evaluation.evaluator import Evaluator
 from edgeflock.server.hosting.choices import CHOICES
-from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.shared.settings.config import parse
 from tests.library.api.nets import LINEAR, Linear, accuracy, sides
 

@@ -21,10 +21,10 @@ from edgeflock.server.descent.regime import Regime
 from edgeflock.server.descent.step import Step
 from edgeflock.server.descent.weighting import RULES
 from edgeflock.server.engine.limits import EngineLimits
+from edgeflock.server.evaluation.model_scores import ModelScores
 from edgeflock.server.hosting.run import HostedRun, open_run
 from edgeflock.server.http.keys import EVALUATOR
 from edgeflock.server.ledger.recovery import replay
-from edgeflock.server.monitoring.model_scores import ModelScores
 from edgeflock.shared.codecs import sparse, values
 from edgeflock.shared.protocol.messages import PROTOCOL, Hello, Model, Update
 from edgeflock.shared.settings.config import Config, parse

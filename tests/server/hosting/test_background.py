@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.hosting import hosted_run
 from edgeflock.server import app as server_app
+from edgeflock.server.evaluation.evaluator import Evaluator
 from edgeflock.server.journal import Journal
 from edgeflock.server.ledger.claim import claim_run
-from edgeflock.server.monitoring.evaluation import Evaluator
 from edgeflock.server.roster.hub import Hub
 from edgeflock.shared.errors import ConfigError, EdgeflockError
 from edgeflock.shared.settings.config import Config, parse

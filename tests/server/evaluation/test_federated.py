@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeflock.server.monitoring.federated import combine_evaluations
+from edgeflock.server.evaluation.federated import combine_evaluations
 from edgeflock.shared.protocol.messages import Facts
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from edgeflock.server.connections.traffic import Meter
 from edgeflock.server.engine.steering import Recovery
-from edgeflock.server.monitoring.evaluation import Evaluator
-from edgeflock.server.monitoring.model_scores import ModelScores
+from edgeflock.server.evaluation.evaluator import Evaluator
+from edgeflock.server.evaluation.model_scores import ModelScores
 from edgeflock.shared.errors import BaseExpired
 from edgeflock.shared.protocol.frames import Evaluation
 from tests.hosting import hosting

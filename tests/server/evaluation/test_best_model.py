@@ -10,11 +10,11 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from edgeflock.server.connections.traffic import Meter
+from edgeflock.server.evaluation.best_model import BEST, info_of, save_best
+from edgeflock.server.evaluation.evaluator import Evaluator
+from edgeflock.server.evaluation.model_scores import ModelScores
 from edgeflock.server.hosting.choices import CHOICES
 from edgeflock.server.hosting.run import open_run
-from edgeflock.server.monitoring.best_model import BEST, info_of, save_best
-from edgeflock.server.monitoring.evaluation import Evaluator
-from edgeflock.server.monitoring.model_scores import ModelScores
 from edgeflock.shared.errors import ConfigError, RunOver
 from edgeflock.shared.model.layout import NO_EXTRA_STATE
 from edgeflock.shared.protocol.frames import Evaluation

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgeflock.server.monitoring.class_counts import ClassCounts
+from edgeflock.server.evaluation.class_counts import ClassCounts
 from edgeflock.shared.protocol.frames import MAX_CLASSES
 
 RANDOM = np.random.default_rng(3)

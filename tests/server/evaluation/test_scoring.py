@@ -12,7 +12,7 @@ from sklearn import metrics as reference
 from torch import Tensor
 from torchmetrics.classification import MulticlassF1Score
 
-from edgeflock.server.monitoring.scoring import Scores
+from edgeflock.server.evaluation.scoring import Scores
 from edgeflock.shared.data.samples import Dataset
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.torch_module import FlatModule

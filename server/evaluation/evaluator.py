@@ -14,9 +14,9 @@ from edgeflock.server.connections import Meter
 from edgeflock.server.engine import Engine
 from edgeflock.server.engine.judging import is_sound
 from edgeflock.server.engine.steering import Recovery
+from edgeflock.server.evaluation.federated import combine_evaluations
+from edgeflock.server.evaluation.model_scores import Evaluate, ModelScores
 from edgeflock.server.ledger import Suspect
-from edgeflock.server.monitoring.federated import combine_evaluations
-from edgeflock.server.monitoring.model_scores import Evaluate, ModelScores
 from edgeflock.server.roster import Registry
 from edgeflock.server.sessions import Writer
 from edgeflock.shared.protocol.frames import Evaluation, RunState

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from edgeflock.server.monitoring.model_scores import ModelScores
+from edgeflock.server.evaluation.model_scores import ModelScores
 from edgeflock.shared.environments import Environment, Policy, play
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.losses import resolve_loss

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgeflock.server.evaluation.episodes import EpisodeScores
 from edgeflock.server.hosting.episodes import EpisodeProcess
 from edgeflock.server.hosting.run import open_run
-from edgeflock.server.monitoring.episodes import EpisodeScores
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.model.torch_module import FlatModule
 from edgeflock.shared.settings.config import parse

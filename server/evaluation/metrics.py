@@ -4,28 +4,17 @@ Outputs are logits, as for the losses by name: a softmax or a sigmoid turns them
 """
 
 import inspect
-import logging
-import math
-import warnings
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from edgeflock.server.monitoring.class_counts import ClassCounts
-from edgeflock.server.monitoring.model_scores import ModelScores
-from edgeflock.shared.data.samples import IGNORED, Dataset
+from edgeflock.shared.data.samples import IGNORED
 from edgeflock.shared.errors import ConfigError
 from edgeflock.shared.extras import install_command
 from edgeflock.shared.model.calls import Call
-from edgeflock.shared.model.torch_module import FlatModule
-
-log = logging.getLogger(__name__)
 
 UserMetric = Callable[..., Any]
 """A function of the (outputs, targets) of all samples to a number; or an object, or its class, with
@@ -33,6 +22,9 @@ update(outputs, targets), compute and reset."""
 
 Metric = tuple[Any, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]
 """(an object with update, compute and reset; what makes its arguments of a batch's outputs and targets)."""
+
+MakeMetric = Callable[[Any, Tensor], Metric]
+"""Makes a metric. It is called with the first batch, which shows the kind of prediction."""
 
 
 def _classes(name: str, **defaults: Any) -> Callable[[Mapping[str, Any], Tensor, Tensor], Metric]:
@@ -183,109 +175,7 @@ class _FunctionMetric:
         self._targets: list[Tensor] = []
 
 
-class Scores:
-    """Class counts and metrics.
-
-    A metric that fails is left out of that evaluation, and the log reports it once.
-    """
-
-    def __init__(self, named: Iterable[str], own: Mapping[str, UserMetric] | None = None) -> None:
-        """`named` are as in model.metrics, `own` a program's metrics by name. Raises ConfigError."""
-        self._makers: dict[str, Callable[[Any, Tensor], Metric]] = {}
-        """Each is called with the first batch, which shows the kind of prediction."""
-        self._metrics: dict[str, Metric] = {}
-        for text in named:
-            self._add(*_by_name(text))
-        for name, found in (own or {}).items():
-            self._add(name, _user_metric(found, {}, f"metrics[{name!r}]"))
-        self._failed: dict[str, Exception] = {}
-        self._reported: set[str] = set()
-        self._target: tuple[float, ...] = ()
-        self._classes = ClassCounts()
-
-    def __bool__(self) -> bool:
-        return bool(self._makers)
-
-    def _add(self, name: str, make: Callable[[Any, Tensor], Metric]) -> None:
-        if name in self._makers:
-            raise ConfigError(f"model.metrics: there are two {name!r}; leave one out, or name it otherwise")
-        self._makers[name] = make
-
-    def set_scale(self, target: tuple[float, ...]) -> None:
-        """Report metrics of y: outputs and targets are (y - mean) / deviation, with these two numbers."""
-        self._target = target
-
-    def update(self, output: Any, target: Tensor, right: Tensor | None = None) -> None:
-        """Take a batch of outputs, its targets, and which of them are predicted."""
-        self._classes.update(target.numpy(), None if right is None else right.numpy().astype(bool))
-        if self._target and isinstance(output, Tensor):
-            mean, spread = self._target
-            output, target = output * spread + mean, target * spread + mean
-        for name in self._makers:
-            if name not in self._failed:
-                self._try(name, partial(self._update, name, output, target))
-
-    def evaluate(self, flat: FlatModule, data: Dataset, theta: NDArray[np.float32]) -> ModelScores:
-        """Evaluate theta, the parameters of `flat`, on exactly these data."""
-        self.reset()
-        loss, accuracy = flat.evaluate(theta, data.x, data.y, on_batch=self.update)
-        classes = self._classes.counts
-        return ModelScores(loss, accuracy, self.compute(), classes)
-
-    def compute(self) -> dict[str, float | None]:
-        """Return the metrics over all batches since the last call; None for a failed or non-finite one."""
-        found = {name: self._compute(name) for name in self._makers}
-        for name in self._failed.keys() - self._reported:
-            log.warning(
-                "model.metrics: %r failed and is left out of this evaluation: %s", name, self._failed[name]
-            )
-        self._reported |= self._failed.keys()
-        self.reset()
-        return found
-
-    def check(self) -> None:
-        """Raise ConfigError if a metric does not fit the batches since the last call, and clear them."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a few samples have few classes
-            for name in self._makers:
-                self._compute(name)
-        failed, self._failed = self._failed, {}
-        self.reset()
-        for name, error in failed.items():
-            raise ConfigError(
-                f"model.metrics: {name!r} does not fit the model and its data: {error}; leave it out, or "
-                "mend its arguments"
-            ) from error
-
-    def reset(self) -> None:
-        """Clear all metrics and counts."""
-        self._failed = {}
-        self._classes.reset()
-        for metric, _ in self._metrics.values():
-            metric.reset()
-
-    def _update(self, name: str, output: Any, target: Tensor) -> None:
-        """Raises what torchmetrics and users' code raise."""
-        if name not in self._metrics:
-            self._metrics[name] = self._makers[name](output, target)
-        metric, prepare = self._metrics[name]
-        metric.update(*prepare(output, target))
-
-    def _compute(self, name: str) -> float | None:
-        found = None
-        if name not in self._failed:
-            found = self._try(name, lambda: float(self._metrics[name][0].compute()))
-        return found if found is not None and math.isfinite(found) else None
-
-    def _try(self, name: str, do: Callable[[], float | None]) -> float | None:
-        try:
-            return do()
-        except Exception as error:  # a user's code may raise anything
-            self._failed[name] = error
-            return None
-
-
-def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Metric]]:
+def metric_by_name(text: str) -> tuple[str, MakeMetric]:
     """Return (the name of a metric, its maker). Raises ConfigError."""
     call = Call.parse(text, "model.metrics")
     if call.is_import_string:
@@ -297,7 +187,7 @@ def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Metric]]:
                 f"model.metrics {text!r} cannot be imported: {type(error).__name__}: {error}; mend it, or "
                 "name another"
             ) from error
-        return str(Call(attribute, call.arguments)), _user_metric(
+        return str(Call(attribute, call.arguments)), user_metric(
             found, call.arguments, f"model.metrics {text!r}"
         )
     if call.name not in METRICS:
@@ -321,7 +211,7 @@ def _by_name(text: str) -> tuple[str, Callable[[Any, Tensor], Metric]]:
     return str(call), create
 
 
-def _user_metric(found: Any, arguments: Mapping[str, Any], setting: str) -> Callable[[Any, Tensor], Metric]:
+def user_metric(found: Any, arguments: Mapping[str, Any], setting: str) -> MakeMetric:
     """Return the maker of a user's metric. Raises ConfigError."""
     if not callable(found):
         raise ConfigError(f"{setting} is a {type(found).__name__}; give a function of (outputs, targets)")
