@@ -97,8 +97,8 @@ class Worker:
         self._telemetry_due = -math.inf
         """Time of the next telemetry, by the event loop's clock."""
         self._is_pulling = False
-        self._is_private = False
         """Whether it waits for a model."""
+        self._is_private = False
         self._step_seconds = 0.0
         """Seconds to compute the last update."""
         self.progress = WorkerProgress()
