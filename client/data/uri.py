@@ -71,15 +71,15 @@ class Uri:
             raise self.error(f"{name}={text} must be a whole number")
         return int(text)
 
-    def seconds(self, name: str, default: float) -> float:
-        """The option as seconds, 0 or more."""
+    def seconds(self, name: str, default: float, least: float = 0.0) -> float:
+        """The option as seconds, `least` or more."""
         text = self.options.get(name)
         try:
             seconds = default if text is None else float(text)
         except ValueError:
             seconds = math.nan
-        if not 0 <= seconds < math.inf:
-            raise self.error(f"{name}={text} must be seconds")
+        if not least <= seconds < math.inf:
+            raise self.error(f"{name}={text} must be seconds, {least:g} or more")
         return seconds
 
     def one_of(self, name: str, *choices: str) -> str:

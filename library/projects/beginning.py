@@ -183,7 +183,7 @@ def _outputs(sample: Dataset) -> tuple[str, str]:
             f"the label goes up to {classes - 1:,}, and classes are numbered from 0 to {MAX_NAMES - 1:,} at "
             "most; give classes names, or add &targets=numbers if the label is a number to predict"
         )
-    return f"{classes} classes", f"nn.Linear(64, {classes})"
+    return f"{classes} class{'es' * (classes != 1)}", f"nn.Linear(64, {classes})"
 
 
 def _own_data(data: str) -> str:

@@ -57,7 +57,7 @@ FileState = tuple[str, int, int]
 
 async def read_folder(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     uri.check_options("poll")
-    folder, pause = Path(uri.place), uri.seconds("poll", POLL)
+    folder, pause = Path(uri.place), uri.seconds("poll", POLL, least=0.01)
     progress = FolderProgress(folder)
     before: set[FileState] = set()
     missing = False

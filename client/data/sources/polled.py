@@ -63,7 +63,7 @@ def poll_http(uri: Uri, tally: Skipped) -> AsyncGenerator[StreamChunk, None]:
     from yarl import URL
 
     own, rest = uri.split("poll", "items", *OPTIONS, *PASSWORD, *TLS)
-    reader, pause = MessageReader(uri, tally), uri.seconds("poll", POLL)
+    reader, pause = MessageReader(uri, tally), uri.seconds("poll", POLL, least=0.01)
     context = tls(uri) or True
     try:
         url = URL(f"{uri.scheme}:{uri.place}")

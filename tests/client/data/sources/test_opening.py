@@ -92,6 +92,7 @@ async def test_a_new_source_is_one_function(monkeypatch: pytest.MonkeyPatch) -> 
         ("synthetic:digits:?rate=9&window=3", "window= and lags= take samples that are lists"),
         ("dir:/tmp?every=3", "option 'every' is unknown; known are poll"),
         ("dir:/tmp?poll=often", "poll=often must be seconds"),
+        ("http://host/path?poll=0", "poll=0 must be seconds, 0.01 or more"),
         ("mqtt:broker", "must be mqtt://host:port/topic"),
         ("mqtt://host", "must be mqtt://host:port/topic"),
         ("mqtt://host:many/topic", "data 'mqtt://host:many/topic'"),
