@@ -68,10 +68,13 @@ def main() -> None:
     reader = argparse.ArgumentParser("benchmarks.paper_mlp", description=__doc__)
     reader.add_argument("--out", type=Path, required=True)
     reader.add_argument("--updates", type=int, default=250_000)
+    reader.add_argument(
+        "--finished", action="store_true", help="report the runs that have ended, and run none"
+    )
     asked = reader.parse_args()
     data = f"npz:{os.environ.get('EDGEFLOCK_DATA', '.')}/mnist.npz"
     command = f"python -m benchmarks.paper_mlp --updates {asked.updates}"
-    options = Reproduction(command, asked.out, data)
+    options = Reproduction(command, asked.out, data, finished=asked.finished)
     rows = {}
     print("| MLP, setting | best | last ten | averaged: best | last ten |\n|---|--:|--:|--:|--:|")
     for one in measure(options, runs(data, asked.updates), (0,)):
